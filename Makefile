@@ -1,0 +1,57 @@
+# Needs Python >= 3.11, make, and a package index. Everything else is installed or built on first use.
+STACK ?= dev
+KEEP ?=
+PYTEST ?=
+UV ?= uv
+PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3.13 python3,$(if $(shell command -v $(p)),$(p))) python3)
+PY := .venv/bin/python
+VENV := .venv/.installed
+COMPILE := $(UV) pip compile --quiet --python-version 3.11 --universal --generate-hashes --no-header
+
+.DEFAULT_GOAL := help
+.PHONY: help demo shell down test lint format lock bench clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV) ## preview, up, clean second preview, destroy of STACK=dev in the sandbox; KEEP=1 leaves it running
+	@$(PY) -m sandbox demo --stack $(STACK) $(if $(KEEP),--keep)
+
+shell: $(VENV) ## a shell in which `pulumi preview|up|destroy -s dev` work against the sandbox
+	@$(PY) -m sandbox shell --stack $(STACK)
+
+down: $(VENV) ## stop a sandbox that was left running
+	@$(PY) -m sandbox down
+
+test: $(VENV) ## all tiers of tests; PYTEST='-k name' narrows them down
+	@$(PY) -m sandbox build
+	@$(PY) -m pytest -n 2 --dist loadgroup $(or $(PYTEST),--all-tiers)
+
+lint: $(VENV) ## formatting, lint and types
+	@$(PY) -m ruff format --check .
+	@$(PY) -m ruff check .
+	@$(PY) -m mypy
+
+format: $(VENV) ## format the code
+	@$(PY) -m ruff format .
+	@$(PY) -m ruff check --fix .
+
+lock: ## compile requirements*.in into hash-pinned requirements*.txt (needs uv)
+	$(COMPILE) requirements.in -o requirements.txt
+	$(COMPILE) requirements-dev.in -o requirements-dev.txt
+	$(COMPILE) sandbox/toolchain/go-requirements.in -o sandbox/toolchain/go-requirements.txt
+
+bench: $(VENV) ## measure against the budgets
+	@$(PY) -m tests.bench
+
+clean: ## stop the sandbox, remove .venv and caches; what is built per user stays
+	@if [ -x $(PY) ]; then $(PY) -m sandbox down; fi
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV): requirements-dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "error: $(PYTHON) is Python %d.%d; name a newer one: make PYTHON=python3.11 ..." % sys.version_info[:2])'
+	@echo "Installing the Python packages of requirements-dev.txt into .venv; once, a minute or two."
+	@$(PYTHON) -m venv .venv
+	@$(PY) -m pip install --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@touch $@

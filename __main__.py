@@ -1,0 +1,31 @@
+"""One stack = one TPU platform: read `tpu-platform:platform`, check all of it, register the graph, export its facts."""
+
+import gc
+
+import pulumi
+
+from spec.errors import SpecErrors
+from spec.load import load_platform
+
+
+def main() -> None:
+    """Register the platform of the selected stack; a bad configuration registers nothing and prints every error."""
+    try:
+        platform = load_platform(
+            pulumi.Config().get_object("platform"),
+            project=pulumi.Config("gcp").get("project"),
+            stack=pulumi.get_stack(),
+        )
+    except SpecErrors as errors:
+        raise pulumi.RunError(str(errors)) from None
+
+    gc.disable()  # importing the provider SDKs allocates a million long-lived objects; scanning them doubles the time
+    from components.platform import build
+
+    gc.freeze()
+    gc.enable()
+    for name, value in build(platform).items():
+        pulumi.export(name, value)
+
+
+main()

@@ -1,0 +1,48 @@
+"""Namespaces that teams submit workloads to."""
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from components.access import ClusterAccess
+from spec.kueue import OPT_IN_LABEL
+from spec.platform import Platform
+
+
+class Namespaces(pulumi.ComponentResource):
+    """One Namespace a team, each under Pod Security."""
+
+    TYPE = "tpu:kubernetes:Namespaces"
+    by_name: dict[str, k8s.core.v1.Namespace]
+
+    def __init__(
+        self, name: str, *, platform: Platform, access: ClusterAccess, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__(self.TYPE, name, None, opts)
+        queued = {namespace for queue in platform.queues.values() for namespace in queue.namespaces}
+        security = pod_security(platform)
+        self.by_name = {
+            namespace: self._namespace(
+                name, namespace, security | ({OPT_IN_LABEL: "true"} if namespace in queued else {}), access
+            )
+            for namespace in platform.workload_namespaces
+        }
+        self.register_outputs({"names": sorted(self.by_name)})
+
+    def _namespace(
+        self, name: str, namespace: str, labels: dict[str, str], access: ClusterAccess
+    ) -> k8s.core.v1.Namespace:
+        return k8s.core.v1.Namespace(
+            f"{name}-{namespace}",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=namespace, labels=labels),
+            opts=access.options(self),
+        )
+
+
+def pod_security(platform: Platform) -> dict[str, str]:
+    """Pod Security labels: "baseline" is enforced unless TPUs are handed out by DRA.
+
+    Under DRA the TPU runtime needs the capabilities IPC_LOCK and SYS_RESOURCE, which "baseline" forbids and GKE offers
+    no exemption for; there it only warns and audits.
+    """
+    modes = ("audit", "warn") if any(plan.devices == "dra" for plan in platform.slice_plans) else ("enforce",)
+    return {f"pod-security.kubernetes.io/{mode}": "baseline" for mode in modes}

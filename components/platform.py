@@ -1,0 +1,106 @@
+"""The whole graph, read top to bottom: services, network, cluster, slices, access, and what runs inside."""
+
+from typing import Any
+
+import pulumi
+
+from components.access import ClusterAccess
+from components.claims import Claims
+from components.cluster import Cluster
+from components.compute_classes import ComputeClasses
+from components.dra_driver import DraDriver
+from components.identity import NodeIdentity
+from components.jobset import JobSet
+from components.kueue import Kueue
+from components.namespaces import Namespaces
+from components.network import Network
+from components.queues import Queues
+from components.readiness import webhook_gate
+from components.services import Services
+from components.slices import Slices
+from components.system_pools import CpuPools
+from components.workload_policies import WorkloadPolicies
+from spec import queueing
+from spec.platform import Platform
+
+
+def build(platform: Platform) -> dict[str, Any]:
+    """Register every resource of the platform and return the stack's exports."""
+    services = Services("services", platform=platform)
+    identity = NodeIdentity("node-identity", platform=platform, after=services.enabled)
+    network = Network("network", platform=platform, node_email=identity.email, after=services.enabled)
+    cluster = Cluster(
+        "cluster",
+        platform=platform,
+        network=network,
+        node_email=identity.email,
+        after=[*services.enabled, *identity.ready, *network.ready],
+        opts=pulumi.ResourceOptions(protect=platform.protect),
+    )
+    cpu_pools = CpuPools("cpu-pools", platform=platform, cluster=cluster.cluster, node_email=identity.email)
+    policy_names = {}
+    if platform.workload_policies:
+        policy_names = WorkloadPolicies("workload-policies", platform=platform, after=services.enabled).names
+    slices = {
+        plan.name: Slices(
+            f"slices-{plan.name}",
+            platform=platform,
+            plan=plan,
+            cluster=cluster.cluster,
+            node_email=identity.email,
+            policy_names=policy_names,
+            opts=pulumi.ResourceOptions(protect=plan.protect),
+        )
+        for plan in platform.slice_plans
+    }
+    # Controllers need somewhere to run, and they run on the system pool: slices and controllers start side by side.
+    access = ClusterAccess("access", platform=platform, cluster=cluster.cluster, after=[cpu_pools.system])
+    namespaces = Namespaces("namespaces", platform=platform, access=access)
+    if platform.compute_classes:
+        ComputeClasses("compute-classes", platform=platform, access=access)
+    install_controllers(platform, access, namespaces)
+
+    return exports(platform, cluster, slices, access)
+
+
+def install_controllers(platform: Platform, access: ClusterAccess, namespaces: Namespaces) -> None:
+    """DRA driver and JobSet side by side; Kueue after them, since it queues what they serve; then the queues."""
+    claims: list[pulumi.Resource] = []
+    if any(plan.devices == "dra" for plan in platform.slice_plans):
+        driver = DraDriver("dra-driver", platform=platform, access=access)
+        claims = Claims(
+            "claims", platform=platform, access=access, namespaces=namespaces, after=[driver.release]
+        ).device_classes
+    jobset = JobSet("jobset", platform=platform, access=access)
+    if platform.queues:
+        kueue = Kueue("kueue", platform=platform, access=access, after=[jobset.release, *claims])
+        Queues(
+            "queues",
+            platform=platform,
+            access=access,
+            namespaces=namespaces,
+            after=[kueue.release],
+            gate=webhook_gate(),
+        )
+
+
+def exports(platform: Platform, cluster: Cluster, slices: dict[str, Slices], access: ClusterAccess) -> dict[str, Any]:
+    """What a person or a script needs next: how to reach the cluster, what stands where, what it costs."""
+    return {
+        "cluster": {
+            "name": cluster.cluster.name,
+            "location": platform.location,
+            "endpoint": cluster.cluster.control_plane_endpoints_config.dns_endpoint_config.endpoint,
+            "connect": (
+                f"gcloud container clusters get-credentials {platform.cluster_name} "
+                f"--location {platform.location} --project {platform.project} --dns-endpoint"
+            ),
+        },
+        "kubeconfig": access.kubeconfig,
+        "slices": {plan.name: plan.summary() for plan in platform.slice_plans},
+        "queues": {
+            queue.name: {"namespaces": list(queue.namespaces), "slices": dict(queue.spec.slices)}
+            for queue in queueing.cluster_queues(platform)
+        },
+        "totals": platform.totals,
+    }

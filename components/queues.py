@@ -1,0 +1,213 @@
+"""Queues and everything they stand on: flavors, checks, DeviceClasses, claim templates. All derived from the slices."""
+
+import importlib.metadata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pulumi
+
+from components.access import ClusterAccess
+from components.namespaces import Namespaces
+from spec import queueing
+from spec.platform import Platform
+from spec.queueing import ClusterQueue, Flavor, FlavorQuota, Toleration
+
+API = "kueue.x-k8s.io/v1beta2"
+PROVISIONING_CLASS = "queued-provisioning.gke.io"
+
+
+class Queues(pulumi.ComponentResource):
+    """Topology, flavors and checks first, then cohorts and cluster queues, then the local queues of each namespace."""
+
+    TYPE = "tpu:kubernetes:Queues"
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        platform: Platform,
+        access: ClusterAccess,
+        namespaces: Namespaces,
+        after: Sequence[pulumi.Resource],
+        gate: pulumi.ResourceHookBinding,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__(self.TYPE, name, None, opts)
+        self._name, self._access, self._after, self._gate = name, access, after, gate
+        flavors = queueing.flavors(platform)
+        queues = queueing.cluster_queues(platform)
+
+        topology = [self._topology()] if any(flavor.topology_aware for flavor in flavors.values()) else []
+        flavor_objects = {key: self._flavor(flavor, topology) for key, flavor in flavors.items()}
+        checks = self._checks(platform, flavors)
+        cohorts = [self._cohort(key, platform) for key in sorted(platform.cohorts)]
+        for key in sorted(platform.priorities):
+            self._priority(key, platform.priorities[key])
+        for queue in queues:
+            cluster_queue = self._cluster_queue(queue, flavor_objects, checks, cohorts)
+            for namespace in queue.namespaces:
+                self._local_queue(queue, namespace, cluster_queue, namespaces)
+        self.register_outputs({"queues": [queue.name for queue in queues]})
+
+    def _object(
+        self,
+        kind: str,
+        name: str,
+        spec: Mapping[str, Any] | None,
+        *,
+        depends_on: Sequence[pulumi.Resource] = (),
+        namespace: str | None = None,
+        annotations: Mapping[str, str] | None = None,
+        top_level: Mapping[str, Any] | None = None,
+    ) -> pulumi.CustomResource:
+        """A Kueue object. The generic class, because fields of some kinds do not stand under `spec`."""
+        metadata = {"name": name, "namespace": namespace, "annotations": annotations}
+        where = f"-{namespace}" if namespace else ""
+        return pulumi.CustomResource(
+            f"kubernetes:{API}:{kind}",
+            f"{self._name}-{kind.lower()}-{name}{where}",
+            {
+                "apiVersion": API,
+                "kind": kind,
+                "metadata": {key: value for key, value in metadata.items() if value},
+                **({} if spec is None else {"spec": spec}),
+                **(top_level or {}),
+            },
+            pulumi.ResourceOptions.merge(
+                self._access.options(self, depends_on=[*self._after, *depends_on]),
+                pulumi.ResourceOptions(hooks=self._gate, version=importlib.metadata.version("pulumi-kubernetes")),
+            ),
+        )
+
+    def _topology(self) -> pulumi.CustomResource:
+        labels = (queueing.NODE_POOL_LABEL, queueing.HOSTNAME_LABEL)
+        levels = [{"nodeLabel": label} for label in labels]
+        return self._object("Topology", queueing.TOPOLOGY_NAME, {"levels": levels})
+
+    def _flavor(self, flavor: Flavor, topology: Sequence[pulumi.Resource]) -> pulumi.CustomResource:
+        spec: dict[str, Any] = {
+            "nodeLabels": dict(flavor.node_labels),
+            "tolerations": [_toleration(toleration) for toleration in flavor.tolerations],
+        }
+        if flavor.topology_aware:
+            spec["topologyName"] = queueing.TOPOLOGY_NAME
+        return self._object("ResourceFlavor", flavor.name, spec, depends_on=topology)
+
+    def _checks(self, platform: Platform, flavors: Mapping[str, Flavor]) -> dict[str, pulumi.CustomResource]:
+        """For each topology of queued provisioning: the request Kueue makes of GKE, and the check that waits for it."""
+        checks = {}
+        for name, topology in sorted({(f.check, f.topology) for f in flavors.values() if f.check}):
+            request = self._object(
+                "ProvisioningRequestConfig",
+                name,
+                {
+                    "provisioningClassName": PROVISIONING_CLASS,
+                    "managedResources": [queueing.DEVICE_PLUGIN_RESOURCE],
+                    "parameters": {"tpu-topology": topology},
+                    "retryStrategy": {
+                        "backoffLimitCount": platform.software.kueue.provisioning_retries,
+                        "backoffBaseSeconds": 60,
+                        "backoffMaxSeconds": 1800,
+                    },
+                },
+            )
+            checks[name] = self._object(
+                "AdmissionCheck",
+                name,
+                {
+                    "controllerName": "kueue.x-k8s.io/provisioning-request",
+                    "parameters": {
+                        "apiGroup": "kueue.x-k8s.io",
+                        "kind": "ProvisioningRequestConfig",
+                        "name": name,
+                    },
+                },
+                depends_on=[request],
+            )
+        return checks
+
+    def _cohort(self, name: str, platform: Platform) -> pulumi.CustomResource:
+        cohort = platform.cohorts[name]
+        spec: dict[str, Any] = {"fairSharing": {"weight": f"{cohort.weight:g}"}}
+        if cohort.parent:
+            spec["parentName"] = cohort.parent
+        return self._object("Cohort", name, spec)
+
+    def _priority(self, name: str, value: int) -> pulumi.CustomResource:
+        return self._object("WorkloadPriorityClass", name, None, top_level={"value": value})
+
+    def _cluster_queue(
+        self,
+        queue: ClusterQueue,
+        flavors: Mapping[str, pulumi.CustomResource],
+        checks: Mapping[str, pulumi.CustomResource],
+        cohorts: Sequence[pulumi.Resource],
+    ) -> pulumi.CustomResource:
+        used = [flavors[quota.flavor.name] for quotas in queue.quotas.values() for quota in quotas]
+        return self._object(
+            "ClusterQueue",
+            queue.name,
+            cluster_queue_spec(queue),
+            depends_on=[*used, *(checks[name] for name in queue.checks), *cohorts],
+            annotations={"pulumi.com/waitFor": "condition=Active"},
+        )
+
+    def _local_queue(
+        self, queue: ClusterQueue, namespace: str, cluster_queue: pulumi.Resource, namespaces: Namespaces
+    ) -> pulumi.CustomResource:
+        return self._object(
+            "LocalQueue",
+            queue.name,
+            {"clusterQueue": queue.name},
+            namespace=namespace,
+            depends_on=[namespaces.by_name[namespace], cluster_queue],
+        )
+
+
+def cluster_queue_spec(queue: ClusterQueue) -> dict[str, Any]:
+    """The ClusterQueue's spec."""
+    spec: dict[str, Any] = {
+        "cohortName": queue.cohort,
+        "namespaceSelector": {
+            "matchExpressions": [
+                {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(queue.namespaces)}
+            ]
+        },
+        "queueingStrategy": queue.spec.strategy,
+        "flavorFungibility": {"whenCanBorrow": "TryNextFlavor", "whenCanPreempt": "TryNextFlavor"},
+        "preemption": {
+            "withinClusterQueue": queue.spec.preempt,
+            "reclaimWithinCohort": "Any",
+            "borrowWithinCohort": {"policy": "Never"},
+        },
+        "fairSharing": {"weight": f"{queue.spec.weight:g}"},
+        "resourceGroups": [
+            {
+                "coveredResources": [resource],
+                "flavors": [{"name": quota.flavor.name, "resources": [_quota(resource, quota)]} for quota in quotas],
+            }
+            for resource, quotas in queue.quotas.items()
+        ],
+    }
+    if queue.checks:
+        spec["admissionChecksStrategy"] = {
+            "admissionChecks": [
+                {"name": name, "onFlavors": list(on_flavors)} for name, on_flavors in queue.checks.items()
+            ]
+        }
+    return spec
+
+
+def _quota(resource: str, quota: FlavorQuota) -> dict[str, Any]:
+    limits = {"borrowingLimit": quota.borrowing_limit, "lendingLimit": quota.lending_limit}
+    return {
+        "name": resource,
+        "nominalQuota": str(quota.nominal),
+        **{key: str(value) for key, value in limits.items() if value is not None},
+    }
+
+
+def _toleration(toleration: Toleration) -> dict[str, str]:
+    if toleration.value is None:
+        return {"key": toleration.key, "operator": "Exists", "effect": toleration.effect}
+    return {"key": toleration.key, "operator": "Equal", "value": toleration.value, "effect": toleration.effect}

@@ -1,0 +1,180 @@
+"""TPU slices as GKE node pools."""
+
+from collections.abc import Mapping
+
+import pulumi
+import pulumi_gcp as gcp
+
+from components.nodes import hardened_node_config, upgrade_one_by_one
+from spec.platform import Platform
+from spec.slices import PoolPlan, SlicePlan
+
+# An edit of these is planned by the provider as an update that either sends nothing (the topology) or rebuilds every
+# host in place (the machine type): for a slice both mean another slice.
+REPLACES_SLICE = ["placementPolicy.tpuTopology", "nodeConfig.machineType"]
+
+
+class Slices(pulumi.ComponentResource):
+    """A group of identical slices: one node pool per multi-host slice, one pool in all for single-host slices."""
+
+    TYPE = "tpu:gke:Slices"
+    pools: list[gcp.container.NodePool]
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        platform: Platform,
+        plan: SlicePlan,
+        cluster: gcp.container.Cluster,
+        node_email: pulumi.Input[str],
+        policy_names: Mapping[str, pulumi.Output[str]],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__(self.TYPE, name, None, opts)
+        placement = _placement(plan, policy_names)
+        self.pools = [
+            self._pool(f"{name}-{index}", platform, plan, pool, cluster, node_email, placement)
+            for index, pool in enumerate(plan.pools)
+        ]
+        self.register_outputs({"pools": [pool.name for pool in plan.pools]})
+
+    def _pool(
+        self,
+        name: str,
+        platform: Platform,
+        plan: SlicePlan,
+        pool: PoolPlan,
+        cluster: gcp.container.Cluster,
+        node_email: pulumi.Input[str],
+        placement: gcp.container.NodePoolPlacementPolicyArgs | None,
+    ) -> gcp.container.NodePool:
+        container = gcp.container
+        return container.NodePool(
+            name,
+            project=platform.project,
+            cluster=cluster.id,
+            name=pool.name,
+            node_locations=[platform.zone],
+            version=plan.version,
+            max_pods_per_node=plan.max_pods_per_node,
+            **_size(plan, pool),
+            placement_policy=placement,
+            queued_provisioning=container.NodePoolQueuedProvisioningArgs(enabled=True) if plan.queued else None,
+            management=container.NodePoolManagementArgs(auto_repair=plan.auto_repair, auto_upgrade=plan.auto_upgrade),
+            upgrade_settings=upgrade_one_by_one(surge=0),
+            network_config=_network_config(plan),
+            node_drain_configs=_node_drain(plan),
+            node_config=_node_config(plan, pool, node_email),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                delete_before_replace=plan.delete_before_replace,
+                replace_on_changes=REPLACES_SLICE,
+                ignore_changes=list(_google_owned(plan)),
+                custom_timeouts=_timeouts(plan),
+            ),
+        )
+
+
+def _size(plan: SlicePlan, pool: PoolPlan) -> dict[str, object]:
+    """Node count of a static pool, or the bounds within which GKE scales: per zone, since totals break slices."""
+    if pool.node_count is not None:
+        return {"node_count": pool.node_count}
+    return {
+        "initial_node_count": pool.min_nodes,
+        "ignore_node_count_changes": True,
+        "autoscaling": gcp.container.NodePoolAutoscalingArgs(
+            min_node_count=pool.min_nodes, max_node_count=pool.max_nodes, location_policy=plan.location_policy
+        ),
+    }
+
+
+def _placement(
+    plan: SlicePlan, policy_names: Mapping[str, pulumi.Output[str]]
+) -> gcp.container.NodePoolPlacementPolicyArgs | None:
+    if plan.placement is None:
+        return None
+    return gcp.container.NodePoolPlacementPolicyArgs(
+        type=plan.placement.type,
+        tpu_topology=plan.placement.topology,
+        policy_name=policy_names[plan.placement.policy] if plan.placement.policy else None,
+    )
+
+
+def _network_config(plan: SlicePlan) -> gcp.container.NodePoolNetworkConfigArgs:
+    container = gcp.container
+    return container.NodePoolNetworkConfigArgs(
+        enable_private_nodes=True,
+        accelerator_network_profile=plan.accelerator_network_profile,
+        additional_node_network_configs=[
+            container.NodePoolNetworkConfigAdditionalNodeNetworkConfigArgs(
+                network=network.network, subnetwork=network.subnetwork
+            )
+            for network in plan.additional_networks
+        ]
+        or None,
+    )
+
+
+def _node_drain(plan: SlicePlan) -> list[gcp.container.NodePoolNodeDrainConfigArgs] | None:
+    if plan.node_drain is None:
+        return None
+    return [
+        gcp.container.NodePoolNodeDrainConfigArgs(
+            respect_pdb_during_node_pool_deletion=plan.node_drain.respect_pdb,
+            grace_termination_duration=plan.node_drain.grace,
+            pdb_timeout_duration=plan.node_drain.pdb_timeout,
+        )
+    ]
+
+
+def _node_config(
+    plan: SlicePlan, pool: PoolPlan, node_email: pulumi.Input[str]
+) -> gcp.container.NodePoolNodeConfigArgs:
+    container = gcp.container
+    return hardened_node_config(
+        machine_type=plan.machine.name,
+        service_account=plan.service_account or node_email,
+        disk_type=plan.boot_disk.type,
+        disk_size_gb=plan.boot_disk.size_gb,
+        labels=plan.labels,
+        taints=plan.taints,
+        resource_labels=plan.resource_labels,
+        image_streaming=plan.image_streaming,
+        tags=list(plan.tags) or None,
+        spot=plan.spot or None,
+        flex_start=plan.flex_start or None,
+        max_run_duration=plan.max_run_duration,
+        boot_disk_kms_key=plan.kms_key,
+        reservation_affinity=container.NodePoolNodeConfigReservationAffinityArgs(
+            consume_reservation_type=pool.reservation.type,
+            key=pool.reservation.key,
+            values=list(pool.reservation.values) or None,
+        ),
+        secondary_boot_disks=[
+            container.NodePoolNodeConfigSecondaryBootDiskArgs(disk_image=disk.image, mode="CONTAINER_IMAGE_CACHE")
+            for disk in plan.secondary_boot_disks
+        ]
+        or None,
+        host_maintenance_policy=container.NodePoolNodeConfigHostMaintenancePolicyArgs(
+            maintenance_interval=plan.host_maintenance_interval
+        )
+        if plan.host_maintenance_interval
+        else None,
+        advanced_machine_features=container.NodePoolNodeConfigAdvancedMachineFeaturesArgs(
+            threads_per_core=plan.threads_per_core
+        )
+        if plan.threads_per_core
+        else None,
+    )
+
+
+def _google_owned(plan: SlicePlan) -> tuple[str, ...]:
+    """What GKE changes by itself: the size of a pool, and on some machines the threads per core."""
+    return ("initialNodeCount", *(() if plan.threads_per_core else ("nodeConfig.advancedMachineFeatures",)))
+
+
+def _timeouts(plan: SlicePlan) -> pulumi.CustomTimeouts:
+    """At least as long as the capacity model itself may wait: a shorter timeout reports failures that are none."""
+    hours = f"{plan.timeout_hours}h"
+    return pulumi.CustomTimeouts(create=hours, update=hours, delete="2h")

@@ -1,0 +1,5 @@
+"""Entry point of `python -m sandbox`."""
+
+from sandbox.cli import main
+
+main()

@@ -1,0 +1,248 @@
+"""`python -m sandbox`: start, use and stop the sandbox of this checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from sandbox import demo as demonstration
+from sandbox import environment, progress, toolchain
+from sandbox.run_directory import CHECKOUT, RunDirectory
+from sandbox.session import Plan, SandboxError, Session, attach, start, stop
+
+# Tables in a log have no terminal to fit into.
+LOG_WIDTH = 120
+
+app = typer.Typer(
+    help="A local stand-in for Google Cloud, with the real Pulumi engine.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+console = Console(highlight=False)
+if not console.is_terminal:
+    console.width = max(console.width, LOG_WIDTH)
+
+Stack = Annotated[str, typer.Option("--stack", "-s", help="Stack to work on: Pulumi.<stack>.yaml.")]
+TimeScale = Annotated[
+    float, typer.Option(min=0, help="Divides the real durations of Google's long operations; 0 ends them at once.")
+]
+ProgramDir = Annotated[
+    Path, typer.Option(exists=True, file_okay=False, resolve_path=True, help="Folder with the Pulumi.yaml to run.")
+]
+
+
+def main() -> None:
+    """Run the command line; errors a person can act on are printed without a traceback."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, _frame: sys.exit(128 + received))
+    try:
+        app()
+    except (SandboxError, toolchain.ToolchainError) as error:
+        console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        sys.exit(1)
+
+
+@contextmanager
+def _building(names: tuple[str, ...] = tuple(toolchain.BINARIES)) -> Iterator[toolchain.Tick]:
+    with progress.building(console, toolchain.missing(names)) as tick:
+        yield tick
+
+
+def _start(plan: Plan, program_dir: Path = CHECKOUT) -> Session:
+    with _building() as tick:
+        return start(RunDirectory.current(), plan, program_dir, tick)
+
+
+def _running() -> Session:
+    if session := attach(RunDirectory.current()):
+        return session
+    raise SandboxError("no sandbox of this checkout is running; start one with `python -m sandbox up` or `make shell`")
+
+
+def _describe(session: Session) -> None:
+    """Say what of this sandbox is real and what stands in."""
+    lines = {
+        **json.loads(session.run.origins_file.read_text()),
+        "Google Cloud": f"emulator at {session.emulator_url} (pid {session.emulator_pid})",
+        "files and logs": str(session.run.root),
+    }
+    for name, value in lines.items():
+        console.print(f"  {name:18} {escape(value)}", soft_wrap=True)
+
+
+def _hints(stack: str) -> None:
+    console.print(
+        "It runs until you stop it. Look around:\n"
+        f"  make shell STACK={stack}              a shell in which `pulumi` means this sandbox\n"
+        "  python -m sandbox inventory       everything that exists in the emulated cloud\n"
+        "Destroy and stop:\n"
+        f"  make shell STACK={stack}, then        pulumi destroy -s {stack}\n"
+        "  make down                         stop everything and remove it",
+        soft_wrap=True,
+    )
+
+
+@app.command()
+def up(stack: Stack = "dev", time_scale: TimeScale = demonstration.TIME_SCALE) -> None:
+    """Start the sandbox and leave it running."""
+    session = _start(Plan(time_scale=time_scale, kept=True))
+    console.print("The sandbox is up.")
+    _describe(session)
+    _hints(stack)
+
+
+@app.command()
+def down() -> None:
+    """Stop the sandbox of this checkout and remove everything in it."""
+    run = RunDirectory.current()
+    if session := attach(run):
+        stop(session)
+        console.print("The sandbox is stopped and removed.")
+    elif run.remove():
+        console.print("A sandbox that had been killed is removed.")
+    else:
+        console.print("No sandbox of this checkout is running.")
+
+
+@app.command()
+def status() -> None:
+    """Say whether the sandbox runs, and of what it is made."""
+    session = attach(RunDirectory.current())
+    if not session:
+        console.print("No sandbox of this checkout is running.")
+        raise typer.Exit(1)
+    console.print("The sandbox is running.")
+    _describe(session)
+
+
+@app.command()
+def inventory(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """List everything that exists in the emulated cloud."""
+    found = _running().inventory()
+    if as_json:
+        print(json.dumps(found, indent=2))
+    elif found:
+        console.print(demonstration.inventory_table(found))
+    else:
+        console.print("The inventory is empty.")
+
+
+@app.command()
+def env() -> None:
+    """Print the variables of the running sandbox, for `eval "$(python -m sandbox env)"`."""
+    wanted = environment.variables(_running().run)
+    for name, value in wanted.items():
+        if os.environ.get(name) != value:
+            print(f"export {name}={shlex.quote(value)}")
+    for name in os.environ.keys() - wanted.keys():
+        print(f"unset {name}")
+
+
+@app.command()
+def build(
+    names: Annotated[list[str] | None, typer.Argument(help="Programs to build; all of them if none is named.")] = None,
+) -> None:
+    """Build the sandbox's real programs into the per-user cache."""
+    wanted = tuple(names or toolchain.BINARIES)
+    if unknown := set(wanted) - toolchain.BINARIES.keys():
+        raise SandboxError(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(toolchain.BINARIES)}")
+    with _building(wanted) as tick:
+        if set(toolchain.ENGINE) & set(wanted):
+            toolchain.engine(tick)
+        toolchain.ensure((n for n in wanted if n not in toolchain.ENGINE), tick)
+    console.print(f"ready: {', '.join(wanted)}")
+
+
+@app.command()
+def shell(stack: Stack = "dev", time_scale: TimeScale = demonstration.TIME_SCALE) -> None:
+    """Open a shell in which `pulumi` works against the sandbox; reads commands from stdin where that is no terminal.
+
+    A sandbox started for this shell stops with it; one that was running stays.
+    """
+    if session := attach(RunDirectory.current()):
+        raise typer.Exit(_shell(session, stack))
+    session = _start(Plan(time_scale=time_scale))
+    try:
+        code = _shell(session, stack)
+        if left := session.inventory():
+            console.print(f"[yellow]stopped with {sum(map(len, left.values()))} resources left; they are gone with it")
+    finally:
+        stop(session)
+    raise typer.Exit(code)
+
+
+def _shell(session: Session, stack: str) -> int:
+    bash = shutil.which("bash")
+    if not bash:
+        raise SandboxError("`shell` needs bash on PATH")
+    command = [bash]
+    if sys.stdin.isatty():
+        console.print(f"`pulumi` now means this sandbox: try `pulumi preview -s {stack}`. Leave with `exit`.")
+        _describe(session)
+        command += ["--rcfile", str(_rcfile(session)), "-i"]
+    variables = {**session.environment, "PULUMI_STACK": stack}
+    # Ctrl-C belongs to what runs inside the shell.
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    try:
+        return subprocess.run(command, cwd=session.program_dir, env=variables, check=False).returncode
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _rcfile(session: Session) -> Path:
+    """The person's own bashrc, after which PATH is set again: it may put other things first."""
+    path = session.run.root / "bashrc"
+    path.write_text(
+        "[ -f ~/.bashrc ] && . ~/.bashrc\n"
+        f"export PATH={shlex.quote(session.environment['PATH'])}\n"
+        'PS1="(sandbox) $PS1"\n'
+    )
+    return path
+
+
+@app.command()
+def demo(
+    stack: Stack = "dev",
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the sandbox running, with the stack in it.")] = False,
+    time_scale: TimeScale = demonstration.TIME_SCALE,
+    program_dir: ProgramDir = CHECKOUT,
+) -> None:
+    """Preview, up, a second preview without changes, destroy, and an empty inventory, on one stack."""
+    started = time.monotonic()
+    if not (program_dir / f"Pulumi.{stack}.yaml").is_file():
+        known = sorted(p.name.removeprefix("Pulumi.").removesuffix(".yaml") for p in program_dir.glob("Pulumi.*.yaml"))
+        raise SandboxError(f"no Pulumi.{stack}.yaml in {program_dir}; there is: {', '.join(known) or 'none'}")
+    session = _start(Plan(time_scale=time_scale, kept=keep), program_dir)
+    console.print("The sandbox is up:")
+    _describe(session)
+    finished = False
+    try:
+        result = demonstration.Demo(session, stack, console).run(keep=keep)
+        finished = not result.problems
+    finally:
+        if not (keep and finished):
+            stop(session)
+    for problem in result.problems:
+        console.print(f"[bold red]error:[/] {escape(problem)}", soft_wrap=True)
+    if not finished:
+        raise typer.Exit(1)
+    if keep:
+        console.print(f"[bold green]{result.created} created, second preview {result.second_preview} changes; kept.")
+        _hints(stack)
+    else:
+        console.print(f"[bold green]{demonstration.summary(result, time.monotonic() - started)}", soft_wrap=True)

@@ -1,0 +1,39 @@
+"""What a sandbox runs: the emulated Google Cloud, with real control planes behind its clusters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sandbox.google.backend import ClusterRef
+from sandbox.google.container import autoscale
+from sandbox.google.server import run
+from sandbox.google.world import World
+from sandbox.kubernetes.backend import KubernetesBackend
+
+
+def main(
+    kubernetes: Annotated[Path, typer.Option(help="Folder for the control planes of clusters.")],
+    state: Annotated[Path, typer.Option(help="File that keeps the emulator's state.")],
+    ready_file: Annotated[Path, typer.Option(help='Gets {"url", "pid"} once the emulator listens.')],
+    time_scale: Annotated[float, typer.Option(min=0, help="Divides realistic durations of operations.")] = 0,
+    parent_pid: Annotated[int | None, typer.Option(help="End when this process ends.")] = None,
+) -> None:
+    """Serves the emulated cloud on a free port until interrupted; its control planes end with it."""
+    backend = KubernetesBackend(kubernetes)
+    world = World(state, time_scale, backend)
+
+    def resize_pool(ref: ClusterRef, pool: str, nodes: int) -> None:
+        autoscale(world, f"{ref.path}/nodePools/{pool}", nodes)
+
+    backend.resize_pool = resize_pool
+    try:
+        run(world, ready_file=ready_file, parent_pid=parent_pid)
+    finally:
+        backend.close()
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,329 @@
+"""The emulator's HTTP face: Google's APIs by way of the discovery documents, and `/sandbox/...` to steer it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import parse_qsl
+
+from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route as Path
+from starlette.types import Receive, Scope, Send
+
+# Imported for their handlers.
+from sandbox.google import (
+    container,
+    iam,
+    instance_groups,
+    instances,
+    machines,
+    networking,
+    places,
+    projects,
+    reservations,
+    secrets_and_keys,
+)
+from sandbox.google.compute_types import self_link
+from sandbox.google.discovery import Route, checked_body, find_route, unknown_query
+from sandbox.google.errors import GoogleError, invalid, violations
+from sandbox.google.faults import OPERATION_ERRORS, Fault
+from sandbox.google.inventory import inventory
+from sandbox.google.operations import Operation, now
+from sandbox.google.permissions import check, grant, test_permissions
+from sandbox.google.policies import stale
+from sandbox.google.service import HANDLERS, UNLOCKED, Call, new_id, render
+from sandbox.google.store import Change
+from sandbox.google.world import World
+
+HANDLER_MODULES = (
+    container,
+    iam,
+    instance_groups,
+    instances,
+    networking,
+    places,
+    projects,
+    reservations,
+    secrets_and_keys,
+)
+log = logging.getLogger(__name__)
+HTTP_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+
+
+class ConnectionCut(Response):
+    """Breaks the connection in the middle of the answer, as a failing network would."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"1000")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"{", "more_body": True})
+        raise ConnectionAbortedError("connection cut by a fault")
+
+
+def _answer(error: GoogleError) -> JSONResponse:
+    return JSONResponse(error.body(), error.code, error.headers)
+
+
+def _routed(request: Request, raw_path: str) -> Route:
+    route = find_route(request.method, raw_path)
+    if route is None:
+        raise GoogleError("NOT_FOUND", f"The requested URL {raw_path} was not found on this server.")
+    return route
+
+
+def _authenticated(request: Request) -> None:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise GoogleError(
+            "UNAUTHENTICATED",
+            "Request is missing required authentication credential. Expected OAuth 2 access token, login cookie or"
+            " other valid authentication credential.",
+        )
+
+
+def _parsed(raw: bytes) -> Any:
+    if not raw:
+        return {}
+    try:
+        return json.loads(raw)
+    except ValueError as problem:
+        raise invalid(f"Invalid JSON payload received. {problem}", reason="parseError") from problem
+
+
+def _call(world: World, route: Route, body: Any, query: list[tuple[str, str]]) -> Call:
+    unknown = unknown_query(route.method, [name for name, _ in query])
+    if unknown:
+        raise violations(unknown)
+    return Call(world, route, checked_body(route.document, route.method, body, route.params), dict(query))
+
+
+def _handle(call: Call, fault: Fault | None) -> Any:
+    """Runs the handler, and what it started, to the point where Google would answer."""
+    method = call.method
+    if method.endswith(".testIamPermissions"):
+        return test_permissions(call)
+    handler = HANDLERS.get(method)
+    if handler is None:
+        raise GoogleError("UNIMPLEMENTED", f"Method {method} is not part of this emulator.")
+    if method in UNLOCKED:
+        check(call)
+        return handler(call)
+    with call.store.lock:
+        call.world.require_service(call.project, call.route.document.api)
+        check(call)
+        if fault and fault.kind == "etag":
+            raise stale(str((call.body.get("policy") or call.body).get("etag", "")), "changed")
+        result = handler(call)
+        if not isinstance(result, Operation):
+            return result
+        if fault and fault.kind == "operation":
+            code, message = OPERATION_ERRORS[fault.code]
+            result.error = {"code": code, "message": message, "reason": fault.code}
+        call.world.operations.register(result)
+    call.world.operations.launch(result)
+    return render(call.world.operations.get(result.name) or result)
+
+
+def _serve(world: World, request: Request, raw_path: str, raw_body: bytes) -> Response:
+    fault = world.faults.strike(request.method, raw_path)
+    if fault and fault.kind == "slow":
+        time.sleep(fault.seconds)
+    if fault and fault.kind == "status":
+        status = {429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE"}[fault.status]
+        headers = {"Retry-After": str(fault.retry_after)}
+        return _answer(GoogleError(status, "The service is currently unavailable.", headers=headers))
+    if fault and fault.kind == "cut" and not fault.processed:
+        return ConnectionCut()
+    try:
+        route = _routed(request, raw_path)
+        _authenticated(request)
+        query = parse_qsl(request.url.query, keep_blank_values=True)
+        answer: Response = JSONResponse(_handle(_call(world, route, _parsed(raw_body), query), fault))
+    except GoogleError as error:
+        answer = _answer(error)
+    except Exception:
+        log.exception("%s %s failed", request.method, raw_path)
+        answer = _answer(GoogleError("INTERNAL", "The emulator failed; its log says how."))
+    return ConnectionCut() if fault and fault.kind == "cut" else answer
+
+
+def _recorded(world: World, request: Request, raw_path: str, raw_body: bytes) -> Response:
+    response = _serve(world, request, raw_path, raw_body)
+    try:
+        body = json.loads(raw_body) if raw_body else None
+    except ValueError:
+        body = None
+    shown = {"method": request.method, "path": raw_path, "query": request.url.query, "body": body}
+    world.record({**shown, "status": response.status_code})
+    return response
+
+
+async def google(request: Request) -> Response:
+    raw_path = request.scope["raw_path"].decode("ascii", "replace")
+    return await run_in_threadpool(_recorded, request.app.state.world, request, raw_path, await request.body())
+
+
+# Steering the emulator
+
+
+class _Input(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Quotas(RootModel[dict[str, dict[str, float]]]):
+    """Region -> metric -> limit, in the metric's unit; replaces the limits of the regions it names."""
+
+
+class ReservationSeed(_Input):
+    """A reservation that exists beforehand; `count` VMs, `share_with` lists the projects that may use it too."""
+
+    project: str
+    zone: str
+    name: str
+    machine_type: str
+    count: int = Field(ge=1)
+    share_with: list[str] = []
+    maintenance_interval: str = ""
+
+
+class ZoneSeed(_Input):
+    """TPU generations ("v6e", "tpu7x", ...) that a zone offers from now on."""
+
+    zone: str
+    generations: list[str]
+
+
+class Permissions(_Input):
+    """The permissions the caller has; null: all of them."""
+
+    granted: list[str] | None
+
+
+class Resize(_Input):
+    """Nodes per zone."""
+
+    nodes: int = Field(ge=0)
+
+
+Control = Callable[[World, Request, bytes], Any]
+
+
+def _control(handler: Control) -> Callable[[Request], Awaitable[Response]]:
+    """An endpoint that answers with what `handler` returns; bad input is 400 with the reasons, never a traceback."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            result = await run_in_threadpool(handler, request.app.state.world, request, await request.body())
+        except ValidationError as error:
+            found = [{"path": ".".join(map(str, e["loc"])), "message": e["msg"]} for e in error.errors()]
+            return JSONResponse({"errors": found}, 400)
+        except GoogleError as error:
+            return _answer(error)
+        return JSONResponse({} if result is None else result)
+
+    return endpoint
+
+
+def _health(world: World, request: Request, body: bytes) -> Any:
+    return {"status": "ok", "time_scale": world.operations.time_scale}
+
+
+def _inventory(world: World, request: Request, body: bytes) -> Any:
+    return inventory(world)
+
+
+def _traffic(world: World, request: Request, body: bytes) -> Any:
+    since = request.query_params.get("since", "0")
+    if not since.isdigit():
+        raise invalid(f"since must be the number of the last request seen, got '{since}'.")
+    with world.store.lock:
+        return [row for row in world.traffic if row["seq"] > int(since)]
+
+
+def _reset(world: World, request: Request, body: bytes) -> None:
+    world.reset()
+
+
+def _faults(world: World, request: Request, body: bytes) -> Any:
+    if request.method == "POST":
+        return world.faults.add(Fault.model_validate_json(body)).model_dump()
+    if request.method == "DELETE":
+        world.faults.clear()
+    return [fault.model_dump() for fault in world.faults.pending()]
+
+
+def _quotas(world: World, request: Request, body: bytes) -> None:
+    for region, limits in Quotas.model_validate_json(body).root.items():
+        world.store.put("sandbox.quotas", region, dict(limits))
+
+
+def _reservations(world: World, request: Request, body: bytes) -> Any:
+    seed = ReservationSeed.model_validate_json(body)
+    world.machine(seed.machine_type, seed.zone)
+    path = f"projects/{seed.project}/zones/{seed.zone}/reservations/{seed.name}"
+    properties = {"machineType": seed.machine_type}
+    if seed.maintenance_interval:
+        properties["maintenanceInterval"] = seed.maintenance_interval
+    sharing: dict[str, Any] = {"shareType": "LOCAL"}
+    if seed.share_with:
+        sharing = {"shareType": "SPECIFIC_PROJECTS", "projectMap": {p: {"projectId": p} for p in seed.share_with}}
+    reservation = {
+        "kind": "compute#reservation",
+        "id": new_id(),
+        "name": seed.name,
+        "selfLink": self_link(path),
+        "zone": self_link(f"projects/{seed.project}/zones/{seed.zone}"),
+        "status": "READY",
+        "creationTimestamp": now(),
+        "specificReservationRequired": True,
+        "specificReservation": {"count": str(seed.count), "instanceProperties": properties},
+        "shareSettings": sharing,
+        "reservationSharingPolicy": {"serviceShareType": "DISALLOW_ALL"},
+    }
+    world.store.apply([Change("compute.reservations", path, reservation), Change("sandbox.seeded", path, {})])
+    return reservation
+
+
+def _zones(world: World, request: Request, body: bytes) -> None:
+    seed = ZoneSeed.model_validate_json(body)
+    unknown = sorted(set(seed.generations) - set(machines.GENERATIONS))
+    if unknown:
+        raise invalid(f"Unknown TPU generations {', '.join(unknown)}; known are {', '.join(machines.GENERATIONS)}.")
+    world.store.put("sandbox.zones", seed.zone, {"generations": seed.generations})
+
+
+def _permissions(world: World, request: Request, body: bytes) -> None:
+    grant(world, Permissions.model_validate_json(body).granted)
+
+
+def _resize(world: World, request: Request, body: bytes) -> None:
+    path = request.path_params["pool"].removesuffix(":resize")
+    container.autoscale(world, path, Resize.model_validate_json(body).nodes)
+
+
+def build_app(world: World) -> Starlette:
+    """The ASGI application over a world; the world's owner closes it."""
+    app = Starlette(
+        routes=[
+            Path("/sandbox/health", _control(_health)),
+            Path("/sandbox/inventory", _control(_inventory)),
+            Path("/sandbox/traffic", _control(_traffic)),
+            Path("/sandbox/reset", _control(_reset), methods=["POST"]),
+            Path("/sandbox/faults", _control(_faults), methods=["GET", "POST", "DELETE"]),
+            Path("/sandbox/quotas", _control(_quotas), methods=["POST"]),
+            Path("/sandbox/reservations", _control(_reservations), methods=["POST"]),
+            Path("/sandbox/zones", _control(_zones), methods=["POST"]),
+            Path("/sandbox/permissions", _control(_permissions), methods=["POST"]),
+            Path("/sandbox/pools/{pool:path}", _control(_resize), methods=["POST"]),
+            Path("/{path:path}", google, methods=HTTP_METHODS),
+        ]
+    )
+    app.state.world = world
+    return app

@@ -1,0 +1,60 @@
+"""What still exists in the emulated cloud: the list that has to be empty after a destroy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sandbox.google.compute_types import COLLECTIONS
+from sandbox.google.secrets_and_keys import KEY_VERSIONS
+from sandbox.google.service import short
+from sandbox.google.store import Resource
+from sandbox.google.world import World
+
+
+def _always(world: World, name: str, value: Resource) -> bool:
+    return True
+
+
+def _unless_seeded(world: World, name: str, value: Resource) -> bool:
+    return world.store.get("sandbox.seeded", name) is None
+
+
+def _usable(world: World, name: str, value: Resource) -> bool:
+    """Keys cannot be deleted; one whose versions are all destroyed (or about to be) is as good as gone."""
+    return any(v["state"] == "ENABLED" for v in world.store.all(KEY_VERSIONS, f"{name}/").values())
+
+
+KINDS: dict[str, Callable[[World, str, Resource], bool]] = {
+    **{row.store_kind: _always for row in COLLECTIONS.values()},
+    "compute.reservations": _unless_seeded,
+    "container.clusters": _always,
+    "container.nodePools": _always,
+    "iam.serviceAccounts": _always,
+    "iam.roles": lambda world, name, value: not value.get("deleted"),
+    "secretmanager.secrets": _always,
+    "secretmanager.versions": lambda world, name, value: value["state"] != "DESTROYED",
+    "cloudkms.cryptoKeys": _usable,
+}
+
+
+def inventory(world: World) -> dict[str, list[str]]:
+    """Type -> names of everything that still exists, in creation order; types without any are left out.
+
+    Not counted: projects, enabled services (a setting, which `disable_on_destroy=False` keeps on purpose), seeded
+    reservations, soft-deleted roles, KMS key rings (Google never deletes them). IAM members of projects are listed as
+    "ROLE MEMBER"; policies of other resources go with their resource.
+    """
+    found: dict[str, list[str]] = {}
+    with world.store.lock:
+        for kind, counts in KINDS.items():
+            names = [short(name) for name, value in world.store.all(kind).items() if counts(world, name, value)]
+            if names:
+                found[kind] = names
+        members = [
+            f"{binding['role']} {member}"
+            for name, policy in world.store.all("iam.policies").items()
+            if name.count("/") == 1
+            for binding in policy.get("bindings", [])
+            for member in binding["members"]
+        ]
+    return found | ({"projects.iamMembers": members} if members else {})

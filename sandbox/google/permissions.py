@@ -1,0 +1,153 @@
+"""Which IAM permission each method needs, and the refusal of callers who lack it.
+
+Off until a set of granted permissions is given: then the caller has exactly those. Permission names and the exceptions
+below follow Google's IAM permissions reference and each API's method documentation.
+"""
+
+from __future__ import annotations
+
+from sandbox.google.errors import GoogleError
+from sandbox.google.service import Call, dig
+from sandbox.google.world import World
+
+GRANTED = ("sandbox.permissions", "granted")
+
+# Words of method ids that permissions put differently.
+VERBS = {"insert": "create", "patch": "update", "aggregatedList": "list", "batchEnable": "enable"}
+# Compute collections that share the permissions of another one.
+COMPUTE_ALIASES = {
+    "regionInstanceGroupManagers": "instanceGroupManagers",
+    "regionInstanceTemplates": "instanceTemplates",
+    "regionHealthChecks": "healthChecks",
+}
+COMPUTE_VERBS = {
+    "wait": "get",
+    "resize": "update",
+    "listManagedInstances": "get",
+    "listInstances": "list",
+    "addInstances": "update",
+    "removeInstances": "update",
+}
+# Whole methods whose permission does not follow from their id.
+_CLUSTER = "container.projects.locations.clusters"
+SPECIAL = {
+    "container.projects.locations.getServerConfig": "container.clusters.list",
+    f"{_CLUSTER}.nodePools.create": "container.clusters.update",
+    f"{_CLUSTER}.nodePools.delete": "container.clusters.update",
+    f"{_CLUSTER}.nodePools.update": "container.clusters.update",
+    f"{_CLUSTER}.nodePools.setSize": "container.clusters.update",
+    f"{_CLUSTER}.nodePools.setManagement": "container.clusters.update",
+    f"{_CLUSTER}.nodePools.setAutoscaling": "container.clusters.update",
+    f"{_CLUSTER}.nodePools.get": "container.clusters.get",
+    f"{_CLUSTER}.nodePools.list": "container.clusters.get",
+    "cloudresourcemanager.projects.get": "resourcemanager.projects.get",
+    "cloudresourcemanager.projects.getIamPolicy": "resourcemanager.projects.getIamPolicy",
+    "cloudresourcemanager.projects.setIamPolicy": "resourcemanager.projects.setIamPolicy",
+    "iam.projects.serviceAccounts.patch": "iam.serviceAccounts.update",
+    "iam.projects.roles.patch": "iam.roles.update",
+    "serviceusage.operations.get": "",
+    "serviceusage.services.consumerQuotaMetrics.list": "serviceusage.quotas.get",
+    "secretmanager.projects.secrets.addVersion": "secretmanager.versions.add",
+}
+# Methods on parts of a resource that its own permissions cover: method prefix -> (reading, changing).
+PARTS = {
+    "compute.instanceGroupManagerResizeRequests.": (
+        "compute.instanceGroupManagers.get",
+        "compute.instanceGroupManagers.update",
+    ),
+    "compute.regionInstanceGroupManagerResizeRequests.": (
+        "compute.instanceGroupManagers.get",
+        "compute.instanceGroupManagers.update",
+    ),
+}
+SET_ON_CLUSTER = ("setMaintenancePolicy", "setResourceLabels", "setLegacyAbac", "setNetworkPolicy", "setLocations")
+SPECIAL |= {f"{_CLUSTER}.{verb}": "container.clusters.update" for verb in SET_ON_CLUSTER}
+# What a method needs on the resources its body refers to: method -> ((body path, permission), ...).
+ALSO: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
+    "compute.subnetworks.insert": ((("network",), "compute.networks.updatePolicy"),),
+    "compute.firewalls.insert": ((("network",), "compute.networks.updatePolicy"),),
+    "compute.routers.insert": ((("network",), "compute.networks.updatePolicy"),),
+    "compute.instances.insert": (
+        (("disks",), "compute.disks.create"),
+        (("networkInterfaces",), "compute.subnetworks.use"),
+        (("metadata",), "compute.instances.setMetadata"),
+        (("serviceAccounts",), "iam.serviceAccounts.actAs"),
+    ),
+    "compute.instanceTemplates.insert": ((("properties", "serviceAccounts"), "iam.serviceAccounts.actAs"),),
+    "compute.regionInstanceTemplates.insert": ((("properties", "serviceAccounts"), "iam.serviceAccounts.actAs"),),
+    "compute.instanceGroupManagers.insert": (
+        (("versions",), "compute.instanceTemplates.useReadOnly"),
+        (("versions",), "compute.instances.create"),
+    ),
+    "compute.addresses.insert": ((("subnetwork",), "compute.subnetworks.use"),),
+    f"{_CLUSTER}.create": ((("cluster", "nodeConfig", "serviceAccount"), "iam.serviceAccounts.actAs"),),
+    f"{_CLUSTER}.nodePools.create": ((("nodePool", "config", "serviceAccount"), "iam.serviceAccounts.actAs"),),
+}
+
+
+def permission_for(method: str) -> str:
+    """The permission a discovery method id needs on its own resource; "" when it needs none."""
+    if method in SPECIAL:
+        return SPECIAL[method]
+    api, *middle, verb = method.split(".")
+    for prefix, (reading, changing) in PARTS.items():
+        if method.startswith(prefix):
+            return reading if verb in ("get", "list") else changing
+    if api == "compute":
+        collection = COMPUTE_ALIASES.get(middle[-1], middle[-1])
+        return f"compute.{collection}.{COMPUTE_VERBS.get(verb, VERBS.get(verb, verb))}"
+    return f"{api}.{middle[-1]}.{VERBS.get(verb, verb)}"
+
+
+def needed(method: str, body: object) -> list[str]:
+    """Every permission a call needs."""
+    also = [permission for path, permission in ALSO.get(method, ()) if dig(body, *path)]
+    own = permission_for(method)
+    return [permission for permission in (own, *also) if permission]
+
+
+def grant(world: World, permissions: list[str] | None) -> None:
+    """From now on the caller has exactly these permissions; None gives all of them back."""
+    world.store.put(*GRANTED, {"permissions": permissions} if permissions is not None else None)
+
+
+def granted(world: World, permission: str) -> bool:
+    own = world.store.get(*GRANTED)
+    return own is None or permission in own["permissions"]
+
+
+def check(call: Call) -> None:
+    """403 PERMISSION_DENIED naming the first permission the caller lacks."""
+    for permission in needed(call.method, call.body):
+        if not granted(call.world, permission):
+            raise _denied(call, permission)
+
+
+def _denied(call: Call, permission: str) -> GoogleError:
+    resource = f"projects/{call.project}"
+    api = call.route.document.api
+    if permission == "iam.serviceAccounts.actAs":
+        text = (
+            "The user does not have access to service account. Ask a project owner to grant you the"
+            f" iam.serviceAccountUser role on the service account. Missing permission: {permission}."
+        )
+    elif api == "compute":
+        text = f"Required '{permission}' permission for '{resource}'"
+    elif api == "container":
+        text = f'Required "{permission}" permission(s) for "{resource}".'
+    else:
+        text = (
+            f"Permission '{permission}' denied on resource '//{api}.googleapis.com/{resource}' (or it may not exist)."
+        )
+    info = {
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": "IAM_PERMISSION_DENIED",
+        "domain": f"{api}.googleapis.com",
+        "metadata": {"permission": permission, "resource": resource},
+    }
+    return GoogleError("PERMISSION_DENIED", text, details=[info])
+
+
+def test_permissions(call: Call) -> dict[str, list[str]]:
+    """The answer to every API's testIamPermissions: those of the asked permissions the caller has."""
+    return {"permissions": [p for p in call.body.get("permissions", []) if granted(call.world, p)]}

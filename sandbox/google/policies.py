@@ -1,0 +1,92 @@
+"""IAM policies of any resource: read, replace under an etag, and what Google checks of their bindings."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from sandbox.google.errors import GoogleError, invalid
+from sandbox.google.service import Call, fingerprint
+from sandbox.google.store import Change, Resource
+from sandbox.google.world import World
+
+KIND = "iam.policies"
+EMPTY: Resource = {"version": 1, "etag": "ACAB"}
+MEMBER = re.compile(
+    r"(user|group|serviceAccount|domain|deleted:\w+|principal|principalSet|projectOwner|projectEditor|projectViewer):.+"
+    r"|allUsers|allAuthenticatedUsers"
+)
+ROLE = re.compile(r"roles/[a-zA-Z0-9_.]+|(projects|organizations)/[^/]+/roles/[a-zA-Z0-9_.]{3,64}")
+WORKLOAD = re.compile(r"serviceAccount:([^\[]+\.svc\.id\.goog)\[[^/\]]+/[^/\]]+\]")
+_revision = itertools.count(1)
+
+
+def get_policy(world: World, resource: str) -> Resource:
+    return world.store.get(KIND, resource) or EMPTY
+
+
+def set_policy(call: Call, resource: str) -> Resource:
+    """Replaces a policy. Raises 409 ABORTED on a stale etag, 400 for members or roles that do not exist."""
+    policy = dict(call.body.get("policy") or {})
+    current = get_policy(call.world, resource)
+    sent = policy.pop("etag", "")
+    if sent and sent != current["etag"]:
+        raise stale(sent, current["etag"])
+    bindings = policy.get("bindings", [])
+    for binding in bindings:
+        _check_role(call, binding.get("role", ""))
+        for member in binding.get("members", []):
+            _check_member(call, member)
+    kept = [binding for binding in bindings if binding.get("members")]
+    conditional = any("condition" in binding for binding in kept)
+    stored = {**policy, "bindings": kept, "version": policy.get("version", 3) if conditional else 1}
+    stored["etag"] = fingerprint([stored, next(_revision)])
+    call.store.put(KIND, resource, stored)
+    return stored
+
+
+def stale(sent: str, current: str) -> GoogleError:
+    return GoogleError(
+        "ABORTED",
+        "There were concurrent policy changes. Please retry the whole read-modify-write with exponential backoff. The"
+        f" request's ETag '{sent}' did not match the current policy's ETag '{current}'.",
+    )
+
+
+def _check_role(call: Call, role: str) -> None:
+    if not ROLE.fullmatch(role):
+        raise invalid(f"Invalid role name '{role}'.")
+    if role.startswith("projects/"):
+        custom = call.store.get("iam.roles", role)
+        if custom is None or custom.get("deleted"):
+            raise invalid(f"Role {role} does not exist in the resource's hierarchy.")
+
+
+def _check_member(call: Call, member: str) -> None:
+    if not MEMBER.fullmatch(member):
+        raise invalid(f"Invalid member '{member}': the member must be prefixed with its type, such as 'user:'.")
+    workload = WORKLOAD.fullmatch(member)
+    if workload and not call.world.has_identity_pool(workload[1]):
+        raise invalid(
+            f"Identity Pool does not exist ({workload[1]}). Please check that you specified a valid resource name as"
+            " returned in the `name` attribute in the configuration API."
+        )
+    kind, _, email = member.partition(":")
+    account = re.fullmatch(r"[^@]+@([a-z0-9-]+)\.iam\.gserviceaccount\.com", email)
+    if kind != "serviceAccount" or not account or account[1].startswith("gcp-sa-"):
+        return
+    if call.store.get("iam.serviceAccounts", f"projects/{account[1]}/serviceAccounts/{email}") is None:
+        raise invalid(f"Service account {email} does not exist.")
+
+
+def forget_account(world: World, email: str, unique_id: str) -> list[Change]:
+    """Policies keep the members of a deleted service account, marked as deleted."""
+    old, new = f"serviceAccount:{email}", f"deleted:serviceAccount:{email}?uid={unique_id}"
+    changes = []
+    for name, policy in world.store.all(KIND).items():
+        bindings = [
+            {**b, "members": [new if member == old else member for member in b["members"]]} for b in policy["bindings"]
+        ]
+        if bindings != policy["bindings"]:
+            changes.append(Change(KIND, name, {**policy, "bindings": bindings, "etag": fingerprint(bindings)}))
+    return changes

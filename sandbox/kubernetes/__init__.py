@@ -1,0 +1,24 @@
+"""The sandbox's Kubernetes side: real control planes behind the emulated GKE clusters.
+
+Real: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, the JobSet and Kueue controllers, helm and their
+charts. Simulated: kubelets (kwok), node pools turned into Nodes, the DRA driver's node plugin, GKE's autoscaler.
+
+For whoever hosts clusters (the Google Cloud emulator):
+
+- `backend.KubernetesBackend(run_dir)`: implements `sandbox.google.backend.ClusterBackend`; `.resize_pool` is to be set
+  to the emulator's way of resizing a pool; `.admin_token`, `.cluster(ref)`, `.webhook_outage(ref, seconds)`,
+  `.close()`.
+- `gke.GkeCluster`: one cluster without an emulator; `.start()`, `.stop()`, `.set_pools(pools)`, `.plane`.
+
+For whoever works on a cluster (the kubernetes provider plugin, tools, tests), from any process with a kubeconfig:
+
+- `api.ApiClient(host, token, ca)`: `apply` (server-side, strict, dry run), `create`, `get`, `list_all`, `patch`,
+  `delete`, `request`; `api.ApiError` with the server's status, reason and message, `api.UnknownKindError` for a kind
+  whose CRD is missing; `api.condition`, `api.is_true`.
+- `releases.Helm(kubeconfig)`: `install`, `upgrade`, `uninstall`, `get`, `render` of a `releases.ReleaseSpec`; they
+  return a `releases.Release` with the real provider's `status` and `resource_names`, and raise `releases.ReleaseError`,
+  or `releases.ReleaseFailedError` when the release exists but did not become ready. `releases.chart_archive` checks a
+  chart and version. Controllers run where the cluster is hosted, so these calls may come from a short-lived process.
+
+Programs that must be there: the rows of `sandbox.toolchain.kubernetes_binaries`; they are built on first use.
+"""

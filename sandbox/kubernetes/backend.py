@@ -1,0 +1,104 @@
+"""Gives the Google Cloud emulator's clusters real control planes: one per cluster, started and removed with it."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sandbox.google.backend import ClusterEndpoint, ClusterRef
+from sandbox.google.errors import GoogleError
+from sandbox.kubernetes.control_plane import PKI
+from sandbox.kubernetes.gke import IDLE_SECONDS, GkeCluster
+from sandbox.kubernetes.pki import CertificateAuthority
+
+AUTHORITY = "authority"
+"""Folder below `run_dir` with the CA of all clusters: whoever trusts it trusts every cluster, as with Google's own."""
+
+# How the simulated autoscaler changes a pool of the emulator: cluster, pool, nodes per zone.
+ResizePool = Callable[[ClusterRef, str, int], None]
+
+
+def _not_connected(ref: ClusterRef, pool: str, nodes: int) -> None:
+    raise GoogleError("UNAVAILABLE", f"No emulator is there to give {ref.name}/{pool} {nodes} nodes.")
+
+
+class KubernetesBackend:
+    """The emulator's ClusterBackend with real API servers. Everything lives below `run_dir`; close() stops everything.
+
+    The emulator needs its backend before it exists itself: whoever makes both sets `resize_pool` afterwards.
+    All clusters share one administrator token, kept in `<run_dir>/admin-token`, for the credential program that
+    kubeconfigs name. After a restart of the emulator `create` continues with the kept data under the old address.
+    """
+
+    def __init__(self, run_dir: Path, idle_seconds: float = IDLE_SECONDS) -> None:
+        self.resize_pool: ResizePool = _not_connected
+        self._run_dir = run_dir
+        self._idle_seconds = idle_seconds
+        self._clusters: dict[ClusterRef, GkeCluster] = {}
+        self._lock = threading.Lock()
+        run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._authority = CertificateAuthority(run_dir / AUTHORITY)
+        self._token_file = run_dir / "admin-token"
+        if not self._token_file.exists():
+            self._token_file.touch(mode=0o600)
+            self._token_file.write_text(secrets.token_urlsafe(24))
+
+    @property
+    def admin_token(self) -> str:
+        """Bearer token of a cluster administrator, the same for every cluster."""
+        return self._token_file.read_text()
+
+    def cluster(self, ref: ClusterRef) -> GkeCluster:
+        """The running cluster. Raises KeyError when there is none."""
+        return self._clusters[ref]
+
+    def create(self, ref: ClusterRef, cluster: dict[str, Any]) -> ClusterEndpoint:
+        """Starts the cluster's control plane, or continues a kept one. Raises as ControlPlane.start."""
+        running = self._clusters.get(ref)
+        if not running:
+            folder = self._folder(ref)
+            self._authority.share(folder / PKI)
+            running = GkeCluster(
+                folder,
+                ref.name,
+                ref.project,
+                lambda pool, nodes: self.resize_pool(ref, pool, nodes),
+                self.admin_token,
+                self._idle_seconds,
+            )
+            running.start()
+            with self._lock:
+                self._clusters[ref] = running
+        return ClusterEndpoint(running.plane.endpoint, running.plane.ca_certificate)
+
+    def delete(self, ref: ClusterRef) -> None:
+        """Stops the control plane and removes its data."""
+        with self._lock:
+            running = self._clusters.pop(ref, None)
+        if running:
+            running.stop()
+        shutil.rmtree(self._folder(ref), ignore_errors=True)
+
+    def pools_changed(self, ref: ClusterRef, pools: list[dict[str, Any]]) -> None:
+        """Makes the cluster's nodes match its pools. Raises PartialSliceError or ValueError for what cannot be."""
+        if running := self._clusters.get(ref):
+            running.set_pools(pools)
+
+    def webhook_outage(self, ref: ClusterRef, seconds: float) -> None:
+        """A fault: for `seconds` the API server reaches no webhook and answers 500 where one is needed."""
+        self._clusters[ref].plane.egress.outage(seconds)
+
+    def close(self) -> None:
+        """Stops all control planes and keeps their data."""
+        with self._lock:
+            running, self._clusters = list(self._clusters.values()), {}
+        for each in running:
+            each.stop()
+
+    def _folder(self, ref: ClusterRef) -> Path:
+        return self._run_dir / f"{ref.name}-{hashlib.sha256(ref.path.encode()).hexdigest()[:8]}"

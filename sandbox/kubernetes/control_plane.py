@@ -1,0 +1,329 @@
+"""One real Kubernetes control plane as plain local processes: etcd, API server, controller manager, scheduler.
+
+Kubelets are not real: kwok answers for every Node that carries the annotation `kwok.x-k8s.io/node: fake`, and makes its
+pods ready at once. Pods of Jobs succeed after one second, or after the time in their annotation `sandbox/run-for`
+("30s"). Everything listens on 127.0.0.1, works without privileges, containers or network, and dies with this process.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sandbox.kubernetes import assets
+from sandbox.kubernetes.api import ApiClient, Object
+from sandbox.kubernetes.egress import SOCKET_NAME, EgressProxy
+from sandbox.kubernetes.loops import wait_until
+from sandbox.kubernetes.pki import CertificateAuthority, KeyPair
+from sandbox.kubernetes.supervisor import Process, Supervisor, free_ports, http_ok, port_is_free
+
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+PKI = "pki"  # folder below a control plane's run_dir
+START_SECONDS = 90.0
+SERVICE_RANGE = "10.96.0.0/20"
+API_SERVICE_IP = "10.96.0.1"  # first address of the range: the Service kubernetes.default
+FAKE_NODE = {"kwok.x-k8s.io/node": "fake"}
+RUN_FOR = "sandbox/run-for"  # pod annotation: how long a Job's pod runs before it succeeds, for example "30s"
+
+# Static tokens may carry any user name, so each component gets exactly the rights upstream's RBAC gives its identity.
+_USERS = {
+    "admin": ("sandbox-admin", "system:masters"),
+    "kube-controller-manager": ("system:kube-controller-manager", ""),
+    "kube-scheduler": ("system:kube-scheduler", ""),
+    "kwok": ("system:serviceaccount:kube-system:kwok-controller", ""),
+}
+_PORTS = ("etcd", "etcd-peer", "api", "kube-controller-manager", "kube-scheduler", "kwok")
+
+
+class ControlPlane:
+    """A control plane whose data, certificates, tokens, ports and logs live in `run_dir`.
+
+    A second start on the same folder continues with the same data under the same address. `hosted_images` are
+    container images whose pods kwok leaves alone, because somebody else runs and reports on them.
+    Raises ProcessError or TimeoutError when a component does not come up, ToolchainError or AssetError when one cannot
+    be built.
+    """
+
+    def __init__(self, run_dir: Path, admin_token: str = "", hosted_images: tuple[str, ...] = ()) -> None:
+        self.run_dir = run_dir.resolve()
+        self.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._hosted_images = hosted_images
+        self._pki = self.run_dir / PKI
+        self.authority = CertificateAuthority(self._pki)
+        self._settings = self._kept_settings(admin_token)
+        self.supervisor = Supervisor(self.run_dir)
+        self.egress = EgressProxy(self.run_dir)
+        self.client = self.client_of("admin")
+
+    @property
+    def endpoint(self) -> str:
+        """Address of the API server, "127.0.0.1:<port>"."""
+        return f"127.0.0.1:{self._port('api')}"
+
+    @property
+    def ca_certificate(self) -> str:
+        """The cluster's CA certificate, PEM in base64 as the GKE API gives it."""
+        return self.authority.pair.certificate_base64()
+
+    @property
+    def admin_token(self) -> str:
+        """Bearer token of a cluster administrator."""
+        return str(self._settings["tokens"]["admin"])
+
+    @property
+    def kubeconfig_path(self) -> Path:
+        """A kubeconfig with the administrator's token."""
+        return self.kubeconfig_of("admin")
+
+    def client_of(self, user: str) -> ApiClient:
+        return ApiClient(self.endpoint, self._settings["tokens"][user], self.authority.pair.certificate)
+
+    def kubeconfig_of(self, user: str) -> Path:
+        path = self._pki / f"{user}.kubeconfig"
+        return write_kubeconfig(path, self.endpoint, self.authority.pair, self._settings["tokens"][user])
+
+    def start(self) -> None:
+        """Starts everything and returns when all components are ready and the namespaces exist."""
+        taken = [name for name in _PORTS if not port_is_free(self._port(name))]
+        if taken:
+            raise OSError(f"ports kept in {self.run_dir / 'settings.json'} are taken by another program: {taken}")
+        try:
+            self._start_components()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stops everything in reverse order; the data stays in `run_dir`."""
+        self.supervisor.stop_all()
+        self.egress.stop()
+        self.client.close()
+
+    def _start_components(self) -> None:
+        programs = {name: assets.program(name) for name in PROGRAMS}
+        etcd = self.supervisor.start("etcd", programs["etcd"], self._etcd_arguments())
+        etcd.wait_ready(http_ok(f"http://127.0.0.1:{self._port('etcd')}/health"), START_SECONDS)
+        self.egress.start(self.client)
+        api = self.supervisor.start("kube-apiserver", programs["kube-apiserver"], self._api_arguments())
+        token = {"Authorization": f"Bearer {self.admin_token}"}
+        api.wait_ready(http_ok(f"https://{self.endpoint}/readyz", token), START_SECONDS)
+        started: list[tuple[Process, str]] = []
+        for name, health in (("kube-controller-manager", "healthz"), ("kube-scheduler", "readyz")):
+            process = self.supervisor.start(name, programs[name], self._component_arguments(name))
+            started.append((process, f"https://127.0.0.1:{self._port(name)}/{health}"))
+        self._install_kwok_role()
+        kwok = self.supervisor.start("kwok", programs["kwok"], self._kwok_arguments())
+        started.append((kwok, f"http://127.0.0.1:{self._port('kwok')}/healthz"))
+        for process, url in started:
+            process.wait_ready(http_ok(url), START_SECONDS)
+        self._wait_for_default_namespace()
+
+    def _kept_settings(self, admin_token: str) -> dict[str, Any]:
+        path = self.run_dir / "settings.json"
+        if not path.exists():
+            tokens = {user: secrets.token_urlsafe(24) for user in _USERS}
+            if admin_token:
+                tokens["admin"] = admin_token
+            settings = {"ports": dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True)), "tokens": tokens}
+            path.touch(mode=0o600)
+            path.write_text(json.dumps(settings))
+        kept: dict[str, Any] = json.loads(path.read_text())
+        return kept
+
+    def _port(self, name: str) -> int:
+        return int(self._settings["ports"][name])
+
+    def _etcd_arguments(self) -> list[str]:
+        data = self.run_dir / "etcd"
+        data.mkdir(mode=0o700, exist_ok=True)
+        client, peer = (f"http://127.0.0.1:{self._port(name)}" for name in ("etcd", "etcd-peer"))
+        return [
+            f"--data-dir={data}",
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+        ]
+
+    def _api_arguments(self) -> list[str]:
+        names = ["127.0.0.1", "localhost", "kubernetes.default.svc", API_SERVICE_IP]
+        serving = self.authority.issue("apiserver", names)
+        front_proxy = self.authority.issue("front-proxy-client", ["front-proxy-client"])
+        accounts = self.authority.signing_key("service-accounts")
+        authority = self.authority.pair.certificate
+        return [
+            f"--etcd-servers=http://127.0.0.1:{self._port('etcd')}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self._port('api')}",
+            "--advertise-address=127.0.0.1",  # together with "none": no default route is needed
+            "--endpoint-reconciler-type=none",
+            f"--tls-cert-file={serving.certificate}",
+            f"--tls-private-key-file={serving.key}",
+            f"--client-ca-file={authority}",
+            "--authorization-mode=RBAC",
+            "--anonymous-auth=false",
+            f"--token-auth-file={self._write_tokens()}",
+            "--allow-privileged=true",
+            f"--service-cluster-ip-range={SERVICE_RANGE}",
+            f"--service-account-issuer=https://{self.endpoint}",
+            f"--service-account-key-file={accounts.certificate}",
+            f"--service-account-signing-key-file={accounts.key}",
+            "--enable-admission-plugins=ExtendedResourceToleration",
+            f"--admission-control-config-file={self._write_admission()}",
+            f"--requestheader-client-ca-file={authority}",
+            "--requestheader-allowed-names=front-proxy-client",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            f"--proxy-client-cert-file={front_proxy.certificate}",
+            f"--proxy-client-key-file={front_proxy.key}",
+            f"--egress-selector-config-file={self._write_egress_selector()}",
+            "--profiling=false",
+        ]
+
+    def _component_arguments(self, name: str) -> list[str]:
+        kubeconfig = self.kubeconfig_of(name)
+        arguments = [
+            f"--kubeconfig={kubeconfig}",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self._port(name)}",
+            f"--cert-dir={self.run_dir / 'tmp' / name}",
+            "--leader-elect=false",
+            "--profiling=false",
+        ]
+        if name == "kube-controller-manager":
+            arguments += [
+                "--use-service-account-credentials=true",
+                f"--service-account-private-key-file={self.authority.signing_key('service-accounts').key}",
+                f"--root-ca-file={self.authority.pair.certificate}",
+            ]
+        return arguments
+
+    def _kwok_arguments(self) -> list[str]:
+        config = self.run_dir / "kwok.yaml"
+        config.write_text(yaml.safe_dump_all(kwok_configuration(self._hosted_images)))
+        port = self._port("kwok")
+        return [
+            f"--kubeconfig={self.kubeconfig_of('kwok')}",
+            f"--config={config}",
+            f"--server-address=127.0.0.1:{port}",
+            "--node-ip=10.128.0.99",
+            f"--node-port={port}",
+        ]
+
+    def _install_kwok_role(self) -> None:
+        for each in assets.kwok_files()["role"]:
+            self.client.apply(each)
+        group = "rbac.authorization.k8s.io"
+        self.client.apply(
+            {
+                "apiVersion": f"{group}/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": "kwok-controller"},
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "kwok-controller"},
+                "subjects": [{"kind": "ServiceAccount", "name": "kwok-controller", "namespace": "kube-system"}],
+            }
+        )
+
+    def _write_tokens(self) -> Path:
+        path = self._pki / "tokens.csv"
+        path.touch(mode=0o600)
+        tokens = self._settings["tokens"]
+        rows = (f'{tokens[user]},{name},{user},"{groups}"\n' for user, (name, groups) in _USERS.items())
+        path.write_text("".join(rows))
+        return path
+
+    def _write_admission(self) -> Path:
+        """As on GKE, pods of the system priority classes need a ResourceQuota of their namespace that allows them."""
+        classes = ["system-node-critical", "system-cluster-critical"]
+        scope = {"scopeName": "PriorityClass", "operator": "In", "values": classes}
+        quota = {
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "ResourceQuotaConfiguration",
+            "limitedResources": [{"resource": "pods", "matchScopes": [scope]}],
+        }
+        document = {
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "AdmissionConfiguration",
+            "plugins": [{"name": "ResourceQuota", "configuration": quota}],
+        }
+        path = self.run_dir / "admission.json"
+        path.write_text(json.dumps(document))
+        return path
+
+    def _write_egress_selector(self) -> Path:
+        # The socket's path is relative to the API server's working directory, which is the run directory.
+        transport = {"uds": {"udsName": SOCKET_NAME}}
+        connection = {"proxyProtocol": "HTTPConnect", "transport": transport}
+        path = self.run_dir / "egress-selector.json"
+        document = {
+            "apiVersion": "apiserver.k8s.io/v1beta1",
+            "kind": "EgressSelectorConfiguration",
+            "egressSelections": [{"name": "cluster", "connection": connection}],
+        }
+        path.write_text(json.dumps(document))
+        return path
+
+    def _wait_for_default_namespace(self) -> None:
+        """Pods cannot be created before the controller manager has made the default service account."""
+
+        def ready() -> bool:
+            return self.client.get("v1", "ServiceAccount", "default", "default") is not None
+
+        wait_until("service account of the default namespace", ready, START_SECONDS)
+
+
+def write_kubeconfig(path: Path, endpoint: str, authority: KeyPair, token: str) -> Path:
+    """A self-contained kubeconfig for one cluster and one bearer token."""
+    cluster = {"server": f"https://{endpoint}", "certificate-authority-data": authority.certificate_base64()}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "sandbox",
+        "contexts": [{"name": "sandbox", "context": {"cluster": "sandbox", "user": "sandbox"}}],
+        "clusters": [{"name": "sandbox", "cluster": cluster}],
+        "users": [{"name": "sandbox", "user": {"token": token}}],
+    }
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(document))
+    return path
+
+
+def kwok_configuration(hosted_images: tuple[str, ...]) -> list[Object]:
+    """kwok's upstream stages, with two changes: Job pods run as long as they say, hosted pods are left alone."""
+    options = {
+        "manageAllNodes": False,
+        "manageNodesWithAnnotationSelector": ",".join(f"{key}={value}" for key, value in FAKE_NODE.items()),
+        # A configuration file replaces kwok's defaults as a whole, so these have to be said again.
+        "cidr": "10.0.0.0/16",
+        "nodeLeaseDurationSeconds": 40,
+        "nodeLeaseParallelism": 4,
+        "podPlayStageParallelism": 4,
+        "nodePlayStageParallelism": 4,
+        "enableCRDs": [],
+    }
+    files = assets.kwok_files()
+    ready, complete = files["pod-ready"][0], files["pod-complete"][0]
+    if hosted_images:
+        hosted = {"key": ".spec.containers[].image", "operator": "NotIn", "values": list(hosted_images)}
+        ready["spec"]["selector"]["matchExpressions"].append(hosted)
+    run_for = {"expressionFrom": f'.metadata.annotations["{RUN_FOR}"]'}
+    complete["spec"]["delay"] = {"durationMilliseconds": 1000, "durationFrom": run_for}
+    del complete["spec"]["weightFrom"]
+    return [
+        {"apiVersion": "config.kwok.x-k8s.io/v1alpha1", "kind": "KwokConfiguration", "options": options},
+        *files["node-initialize"],
+        *files["node-heartbeat-with-lease"],
+        ready,
+        complete,
+        *files["pod-delete"],
+    ]

@@ -1,0 +1,282 @@
+"""Nodes of GKE node pools: the labels, taints and capacity that GKE gives them, without machines behind them.
+
+Sources: GKE's documentation of node labels and reserved resources, GKE's autoscaler (TPU labels and taint).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sandbox.google.machines import MachineType, machine_type
+from sandbox.kubernetes.api import ApiClient, Object
+from sandbox.kubernetes.control_plane import FAKE_NODE
+from sandbox.toolchain.kubernetes_binaries import KUBERNETES_VERSION
+
+POOL_LABEL = "cloud.google.com/gke-nodepool"
+ACCELERATOR_LABEL = "cloud.google.com/gke-tpu-accelerator"
+TOPOLOGY_LABEL = "cloud.google.com/gke-tpu-topology"
+CHIPS_LABEL = "cloud.google.com/gke-accelerator-count"
+DRA_LABEL = "cloud.google.com/gke-tpu-dra-driver"
+TPU_RESOURCE = "google.com/tpu"
+QUEUED_TAINT = {"key": "cloud.google.com/gke-queued", "value": "true", "effect": "NoSchedule"}
+TPU_TAINT = {"key": "google.com/tpu", "value": "present", "effect": "NoSchedule"}
+DEFAULT_MAX_PODS = 110
+_MANAGED = "sandbox/managed"  # annotation: labels and taints as last written, to tell a change from other writers' work
+_EFFECTS = {"NO_SCHEDULE": "NoSchedule", "PREFER_NO_SCHEDULE": "PreferNoSchedule", "NO_EXECUTE": "NoExecute"}
+
+
+class PartialSliceError(ValueError):
+    """A multi-host pool was given a size other than 0 or one whole slice."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """One GKE node pool with its present size, as the Kubernetes side needs to know it.
+
+    `hosts` is the number of hosts of a slice, 1 for single-host and CPU pools. `size`, `min_nodes` and `max_nodes`
+    count nodes in each zone; the bounds are 0 when the pool is not autoscaled.
+    """
+
+    name: str
+    machine: MachineType
+    size: int
+    zones: tuple[str, ...]
+    labels: Mapping[str, str]
+    taints: tuple[Mapping[str, str], ...]
+    hosts: int = 1
+    autoscaled: bool = False
+    min_nodes: int = 0
+    max_nodes: int = 0
+    queued: bool = False
+    max_pods: int = DEFAULT_MAX_PODS
+
+    @property
+    def multi_host(self) -> bool:
+        return self.hosts > 1
+
+    @property
+    def dra(self) -> bool:
+        """Whether chips are handed out through claims instead of the device plugin."""
+        return bool(self.machine.chips) and self.labels.get(DRA_LABEL) == "true"
+
+    @property
+    def capacity(self) -> dict[str, str]:
+        """Capacity of one node: cpu, memory, pods, and chips where the device plugin runs."""
+        return self._resources(self.machine.vcpus * 1000, self.machine.memory_gb * 1024)
+
+    @property
+    def allocatable(self) -> dict[str, str]:
+        """Capacity less what GKE keeps for the system."""
+        memory = self.machine.memory_gb * 1024
+        return self._resources(
+            self.machine.vcpus * 1000 - _reserved_cpu(self.machine.vcpus), memory - _reserved_memory(memory)
+        )
+
+    def _resources(self, milli_cpu: int, memory_mib: int) -> dict[str, str]:
+        resources = {"cpu": f"{milli_cpu}m", "memory": f"{memory_mib}Mi", "pods": str(self.max_pods)}
+        if self.machine.chips and not self.dra:
+            resources[TPU_RESOURCE] = str(self.machine.chips)
+        return resources
+
+
+def parse_pool(pool: Mapping[str, Any]) -> Pool:
+    """A Pool from a container v1beta1 NodePool with its present nodes per zone in `currentNodeCount`.
+
+    Raises PartialSliceError for a size that is neither zero nor a whole slice, ValueError for a machine type that does
+    not exist or cannot form the topology.
+    """
+    config = pool.get("config", {})
+    kind = machine_type(config.get("machineType", "e2-medium"))
+    if kind is None:
+        raise ValueError(f"node pool {pool['name']}: there is no machine type {config['machineType']}")
+    topology = pool.get("placementPolicy", {}).get("tpuTopology") or kind.single_host
+    hosts = kind.hosts(topology) if kind.chips else 1
+    if hosts is None:
+        raise ValueError(f"node pool {pool['name']}: machines of type {kind.name} form no {topology} slice")
+    size = int(pool["currentNodeCount"])
+    if hosts > 1 and size not in (0, hosts):
+        raise PartialSliceError(
+            f"node pool {pool['name']}: {size} nodes are no {topology} slice, which has {hosts} hosts"
+        )
+    zones = tuple(pool.get("locations", ()))
+    autoscaling = pool.get("autoscaling", {})
+    queued = bool(pool.get("queuedProvisioning", {}).get("enabled"))
+    return Pool(
+        name=pool["name"],
+        machine=kind,
+        size=size,
+        zones=zones,
+        labels={**_pool_labels(pool["name"], config, kind, topology), **config.get("labels", {})},
+        taints=_taints(config, kind, queued),
+        hosts=hosts,
+        autoscaled=bool(autoscaling.get("enabled")),
+        min_nodes=_bound(autoscaling, "min", len(zones)),
+        max_nodes=_bound(autoscaling, "max", len(zones)),
+        queued=queued,
+        max_pods=int(pool.get("maxPodsConstraint", {}).get("maxPodsPerNode", DEFAULT_MAX_PODS)),
+    )
+
+
+def _bound(autoscaling: Mapping[str, Any], side: str, zones: int) -> int:
+    total = int(autoscaling.get(f"total{side.capitalize()}NodeCount", 0))
+    return -(-total // max(zones, 1)) if total else int(autoscaling.get(f"{side}NodeCount", 0))
+
+
+def _pool_labels(name: str, config: Mapping[str, Any], kind: MachineType, topology: str) -> dict[str, str]:
+    labels = {
+        POOL_LABEL: name,
+        "cloud.google.com/gke-os-distribution": "cos",
+        "cloud.google.com/gke-container-runtime": "containerd",
+        "cloud.google.com/machine-family": kind.name.split("-")[0],
+        "cloud.google.com/gke-cpu-scaling-level": str(kind.vcpus),
+        "cloud.google.com/gke-provisioning": "spot" if config.get("spot") else "standard",
+        "iam.gke.io/gke-metadata-server-enabled": "true",
+        "node.kubernetes.io/instance-type": kind.name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+    }
+    if kind.generation:
+        labels |= {ACCELERATOR_LABEL: kind.generation.label, TOPOLOGY_LABEL: topology, CHIPS_LABEL: str(kind.chips)}
+    if config.get("spot"):
+        labels["cloud.google.com/gke-spot"] = "true"
+    if config.get("flexStart"):
+        labels["cloud.google.com/gke-flex-start"] = "true"
+    return labels
+
+
+def _taints(config: Mapping[str, Any], kind: MachineType, queued: bool) -> tuple[dict[str, str], ...]:
+    """GKE's own taints and the pool's; GKE shows its own among the pool's, so each key and effect counts once."""
+    taints = [*([TPU_TAINT] if kind.chips else []), *([QUEUED_TAINT] if queued else [])]
+    for each in config.get("taints", []):
+        taints.append({"key": each["key"], "value": each.get("value", ""), "effect": _EFFECTS[each["effect"]]})
+    return tuple({(each["key"], each["effect"]): each for each in taints}.values())
+
+
+def _reserved_cpu(vcpus: int) -> int:
+    """Milli-CPUs: 6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest."""
+    return round(_tiered(vcpus, ((1, 60), (1, 10), (2, 5), (math.inf, 2.5))))
+
+
+def _reserved_memory(mib: int) -> int:
+    """MiB: 25 % of the first 4 GiB, 20 % of the next 4, 10 % of the next 8, 6 % up to 128, 2 % beyond, and 100 MiB."""
+    gib = 1024
+    tiers = ((4 * gib, 0.25), (4 * gib, 0.20), (8 * gib, 0.10), (112 * gib, 0.06), (math.inf, 0.02))
+    return round(100 + _tiered(mib, tiers))
+
+
+def _tiered(amount: float, tiers: Iterable[tuple[float, float]]) -> float:
+    """The sum over consecutive tiers (width, share) of what falls into each, times its share."""
+    total = 0.0
+    for width, share in tiers:
+        total += min(amount, width) * share
+        amount = max(amount - width, 0)
+    return total
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """One Node to be: what makes it differ from others."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Mapping[str, str], ...]
+    capacity: Mapping[str, str]
+    allocatable: Mapping[str, str]
+    provider_id: str
+
+    @property
+    def managed(self) -> str:
+        return json.dumps({"labels": dict(self.labels), "taints": [dict(each) for each in self.taints]}, sort_keys=True)
+
+
+def pool_nodes(pool: Pool, cluster: str, project: str) -> list[NodeSpec]:
+    """The nodes of a pool at its present size in each zone; names are stable while the size grows."""
+    nodes = []
+    for zone, index in itertools.product(pool.zones, range(pool.size)):
+        group = hashlib.sha256(f"{cluster}/{pool.name}/{zone}".encode()).hexdigest()[:8]
+        suffix = hashlib.sha256(f"{group}/{index}".encode()).hexdigest()[:4]
+        name = f"gke-{cluster[:20]}-{pool.name[:22]}-{group}-{suffix}"
+        region = zone.rpartition("-")[0]
+        place = {
+            "kubernetes.io/hostname": name,
+            "topology.kubernetes.io/zone": zone,
+            "topology.kubernetes.io/region": region,
+        }
+        provider = f"gce://{project}/{zone}/{name}"
+        nodes.append(NodeSpec(name, {**pool.labels, **place}, pool.taints, pool.capacity, pool.allocatable, provider))
+    return nodes
+
+
+class Nodes:
+    """Keeps the Node objects of one cluster equal to a wanted list."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+
+    def reconcile(self, wanted: Iterable[NodeSpec]) -> None:
+        """Adds, relabels and removes Nodes; removal takes the pods on them along, as a deleted machine does."""
+        specs = {each.name: each for each in wanted}
+        present = {each["metadata"]["name"]: each for each in self._managed_nodes()}
+        for name in present.keys() - specs.keys():
+            self._remove(present[name])
+        for name, spec in specs.items():
+            if name not in present:
+                self._client.create(_node(spec), "kubelet")
+            elif present[name]["metadata"]["annotations"][_MANAGED] != spec.managed:
+                self._client.patch(present[name], _relabelling(present[name], spec))
+
+    def _managed_nodes(self) -> list[Object]:
+        nodes = self._client.list_all("v1", "Node")
+        return [each for each in nodes if _MANAGED in each["metadata"].get("annotations", {})]
+
+    def _remove(self, node: Object) -> None:
+        name = node["metadata"]["name"]
+        self._client.delete(node)
+        for pod in self._client.list_all("v1", "Pod", fieldSelector=f"spec.nodeName={name}"):
+            self._client.delete(pod, grace_seconds=0)
+
+
+def _node(spec: NodeSpec) -> Object:
+    version = f"v{KUBERNETES_VERSION}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": spec.name,
+            "labels": dict(spec.labels),
+            "annotations": {**FAKE_NODE, _MANAGED: spec.managed},
+        },
+        "spec": {"taints": [dict(each) for each in spec.taints], "providerID": spec.provider_id},
+        "status": {
+            "capacity": dict(spec.capacity),
+            "allocatable": dict(spec.allocatable),
+            "nodeInfo": {
+                "architecture": "amd64",
+                "operatingSystem": "linux",
+                "osImage": "Container-Optimized OS from Google",
+                "kubeletVersion": version,
+                "kubeProxyVersion": version,
+                "containerRuntimeVersion": "containerd://2.0",
+                "kernelVersion": "kwok",
+                "machineID": "",
+                "systemUUID": "",
+                "bootID": "",
+            },
+        },
+    }
+
+
+def _relabelling(node: Object, spec: NodeSpec) -> Object:
+    """A merge patch that leaves labels of other writers alone."""
+    before = json.loads(node["metadata"]["annotations"][_MANAGED])["labels"]
+    gone = dict.fromkeys(before.keys() - spec.labels.keys())
+    return {
+        "metadata": {"labels": {**spec.labels, **gone}, "annotations": {_MANAGED: spec.managed}},
+        "spec": {"taints": [dict(each) for each in spec.taints]},
+    }

@@ -1,0 +1,208 @@
+"""Helm releases of the charts the platform uses, installed by a real helm.
+
+The charts come from the controllers' own Go modules, packaged as upstream releases them; the DRA driver's is a stand-in
+(charts/README.md). A chart is named by the address the platform pins; other charts and versions are refused. What is
+rendered reaches the cluster untouched. Whoever hosts the cluster runs the controllers (controllers.py), so waiting for
+a release is waiting for the real programs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sandbox.kubernetes import assets
+from sandbox.kubernetes.api import Object
+
+CHARTS: Mapping[str, Mapping[str, Callable[[], Path]]] = {
+    "oci://registry.k8s.io/jobset/charts/jobset": {"0.12.0": assets.jobset_chart},
+    "oci://registry.k8s.io/kueue/charts/kueue": {"0.19.2": assets.kueue_chart},
+    "oci://registry.k8s.io/dra-driver-google/charts/dra-driver-google-tpu": {
+        "0.1.0": lambda: assets.dra_driver_chart("0.1.0"),
+        "0.2.0": lambda: assets.dra_driver_chart("0.2.0"),
+    },
+}
+DEFAULT_TIMEOUT = 300  # seconds, helm's and the real provider's
+
+
+class ReleaseError(Exception):
+    """helm refused or failed; the message is helm's own."""
+
+
+class ReleaseFailedError(ReleaseError):
+    """The release exists but did not become ready in time; `release` is what there is."""
+
+    def __init__(self, message: str, release: Release) -> None:
+        super().__init__(message)
+        self.release = release
+
+
+@dataclass(frozen=True)
+class ReleaseSpec:
+    """What to install: the inputs of the real provider's Release that the platform uses.
+
+    `version` may be "" when the chart has one known version only. `max_history` 0 keeps every revision.
+    """
+
+    name: str
+    namespace: str
+    chart: str
+    version: str
+    values: Mapping[str, Any]
+    create_namespace: bool = False
+    timeout: int = DEFAULT_TIMEOUT
+    wait: bool = True
+    atomic: bool = False
+    skip_crds: bool = False
+    max_history: int = 0
+    reset_values: bool = False
+
+
+@dataclass(frozen=True)
+class Release:
+    """An installed release. `status` and `resource_names` have the shapes of the real provider's outputs.
+
+    `status`: appVersion, chart, name, namespace, revision, status, version. `resource_names`: "Kind.group/version" to
+    "namespace/name" of every rendered object. `values` are the values given, `manifest` the rendered YAML.
+    """
+
+    status: dict[str, Any]
+    resource_names: dict[str, list[str]]
+    values: dict[str, Any]
+    manifest: str
+
+
+def chart_archive(chart: str, version: str) -> tuple[Path, str]:
+    """The chart's archive and its version. Raises ReleaseError for a chart or version that is not known here."""
+    if chart not in CHARTS:
+        known = ", ".join(CHARTS)
+        raise ReleaseError(f"the sandbox has no chart {chart}; known charts: {known}")
+    versions = CHARTS[chart]
+    if not version and len(versions) == 1:
+        version = next(iter(versions))
+    if version not in versions:
+        raise ReleaseError(f"the sandbox has no version {version or '(none)'} of {chart}; known: {', '.join(versions)}")
+    return versions[version](), version
+
+
+class Helm:
+    """helm against one cluster. `kubeconfig` is its only way in; nothing of the user's own helm setup is used."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self._kubeconfig = kubeconfig
+
+    def install(self, spec: ReleaseSpec) -> Release:
+        """Installs a new release. Raises ReleaseError, or ReleaseFailedError when it exists but is not ready."""
+        return self._deploy("install", spec, ["--create-namespace"] if spec.create_namespace else [])
+
+    def upgrade(self, spec: ReleaseSpec) -> Release:
+        """Upgrades an existing release; raises as `install`."""
+        history = ["--history-max", str(spec.max_history)]
+        return self._deploy("upgrade", spec, [*history, *(["--reset-values"] if spec.reset_values else [])])
+
+    def uninstall(self, name: str, namespace: str, *, wait: bool = True, timeout: int = DEFAULT_TIMEOUT) -> None:
+        """Removes a release; one that is not there is no error."""
+        waiting = ["--wait", "--timeout", f"{timeout}s"] if wait else []
+        self._run(["uninstall", name, "--namespace", namespace, "--ignore-not-found", *waiting])
+
+    def get(self, name: str, namespace: str) -> Release | None:
+        """The release as recorded in the cluster, whatever its status; None when there is none."""
+        try:
+            info = json.loads(self._run(["status", name, "--namespace", namespace, "-o", "json"]))
+        except ReleaseError as error:
+            if "release: not found" in str(error):
+                return None
+            raise
+        listed = json.loads(self._run(["list", "-a", "--namespace", namespace, "--filter", f"^{name}$", "-o", "json"]))
+        return _release(info, *_chart_of(listed[0]))
+
+    def render(self, spec: ReleaseSpec) -> list[Object]:
+        """The objects the chart renders with these values, without a cluster. Raises ReleaseError."""
+        archive, _ = chart_archive(spec.chart, spec.version)
+        with _values_file(spec.values) as values:
+            text = self._run(["template", spec.name, str(archive), "--namespace", spec.namespace, "-f", values.name])
+        return [each for each in yaml.load_all(text, Loader=_LOADER) if each]
+
+    def _deploy(self, action: str, spec: ReleaseSpec, options: list[str]) -> Release:
+        archive, version = chart_archive(spec.chart, spec.version)
+        if spec.wait or spec.atomic:
+            options += ["--wait", "--timeout", f"{spec.timeout}s"]
+        options += ["--atomic"] if spec.atomic else []
+        options += ["--skip-crds"] if spec.skip_crds else []
+        with _values_file(spec.values) as values:
+            where = [spec.name, str(archive), "--namespace", spec.namespace, "-f", values.name]
+            try:
+                info = json.loads(self._run([action, *where, *options, "-o", "json"]))
+            except ReleaseError as error:
+                existing = self.get(spec.name, spec.namespace) if "context deadline exceeded" in str(error) else None
+                if existing:
+                    raise ReleaseFailedError(str(error), existing) from error
+                raise
+        metadata = info["chart"]["metadata"]
+        return _release(info, metadata["name"], version, metadata.get("appVersion", ""))
+
+    def _run(self, arguments: list[str]) -> str:
+        with tempfile.TemporaryDirectory(prefix="helm-") as home:
+            environment = {
+                "KUBECONFIG": str(self._kubeconfig),
+                "PATH": os.environ.get("PATH", os.defpath),  # a kubeconfig may name a credential program
+                "HOME": home,
+                "HELM_CACHE_HOME": f"{home}/cache",
+                "HELM_CONFIG_HOME": f"{home}/config",
+                "HELM_DATA_HOME": f"{home}/data",
+            }
+            result = subprocess.run(
+                [str(assets.program("helm")), *arguments], env=environment, capture_output=True, text=True, check=False
+            )
+        if result.returncode:
+            raise ReleaseError(result.stderr.strip().removeprefix("Error: "))
+        return result.stdout
+
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _values_file(values: Mapping[str, Any]) -> tempfile._TemporaryFileWrapper[str]:
+    file = tempfile.NamedTemporaryFile("w", prefix="values-", suffix=".json")  # noqa: SIM115 - the caller closes it
+    json.dump(values, file)
+    file.flush()
+    return file
+
+
+def _chart_of(listed: Mapping[str, str]) -> tuple[str, str, str]:
+    """("kueue", "0.19.2", "v0.19.2") from helm's "kueue-0.19.2" and its app version."""
+    name, _, version = listed["chart"].rpartition("-")
+    return name, version, listed["app_version"]
+
+
+def _release(info: Mapping[str, Any], chart: str, version: str, app_version: str) -> Release:
+    status = {
+        "appVersion": app_version,
+        "chart": chart,
+        "name": info["name"],
+        "namespace": info["namespace"],
+        "revision": info["version"],
+        "status": info["info"]["status"],
+        "version": version,
+    }
+    return Release(status, _resource_names(info["manifest"]), info.get("config") or {}, info["manifest"])
+
+
+def _resource_names(manifest: str) -> dict[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    for each in yaml.load_all(manifest, Loader=_LOADER):
+        if each:
+            group, _, _ = each["apiVersion"].rpartition("/")
+            kind = f"{each['kind']}.{group}" if group else each["kind"]
+            metadata = each["metadata"]
+            name = f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else metadata["name"]
+            names.setdefault(f"{kind}/{each['apiVersion']}", []).append(name)
+    return names

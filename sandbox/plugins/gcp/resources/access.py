@@ -1,0 +1,423 @@
+"""Identity and access: service accounts, custom roles, members of IAM policies, secrets, project services."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sandbox.plugins.gcp import links
+from sandbox.plugins.gcp.client import GoogleError
+from sandbox.plugins.gcp.mapping import Json, renamed, write_only
+from sandbox.plugins.gcp.resources.rest import (
+    Context,
+    Inputs,
+    Rest,
+    Variables,
+    named_errors,
+    without_markers,
+)
+from sandbox.plugins.gcp.settings import Settings
+from sandbox.plugins.provider import Change, ProviderError
+
+POLICY_VERSION = 3
+# How often a read-modify-write starts over when somebody else wrote the policy in between (409 on the etag).
+POLICY_ATTEMPTS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account(Rest):
+    """A service account; its email follows from `accountId` and the project."""
+
+    def variables(self, settings: Settings, inputs: Inputs) -> Variables:
+        variables = super().variables(settings, inputs)
+        account = variables.get("accountId", "")
+        variables.setdefault("email", f"{account}@{variables['project']}.iam.gserviceaccount.com")
+        return variables
+
+    def body(self, context: Context, variables: Variables, inputs: Inputs) -> Json:
+        return {"accountId": variables["accountId"], "serviceAccount": super().body(context, variables, inputs)}
+
+    def settled(self, context: Context, identity: str, variables: Variables, inputs: Inputs) -> Json:
+        outputs = super().settled(context, identity, variables, inputs)
+        if bool(inputs.get("disabled")) != bool(outputs.get("disabled")):
+            verb = "disable" if inputs.get("disabled") else "enable"
+            context.client.call("POST", self.api, f"{self.item.format(**variables)}:{verb}", context.deadline, {})
+            outputs = super().settled(context, identity, variables, inputs)
+        return outputs
+
+    def update(self, context: Context, identity: str, olds: Inputs, news: Inputs, changes: Sequence[Change]) -> Json:
+        variables = {**self.variables(context.settings, news), **self.parse(context.settings, identity)}
+        masked = sorted({c.top for c in changes} & {"displayName", "description"})
+        if masked:
+            account = {name: news.get(name) or "" for name in masked}
+            body = {"serviceAccount": account, "updateMask": ",".join(masked)}
+            with named_errors("Error updating Account"):
+                context.client.call("PATCH", self.api, self.item.format(**variables), context.deadline, body)
+        return self.settled(context, identity, variables, news)
+
+    def outputs(self, context: Context, identity: str, variables: Variables, found: Json, known: Inputs) -> Json:
+        values = super().outputs(context, identity, variables, found, known)
+        email = str(found.get("email") or variables["email"])
+        return {
+            **values,
+            "accountId": email.partition("@")[0],
+            "email": email,
+            "member": f"serviceAccount:{email}",
+            "disabled": bool(found.get("disabled", False)),
+        }
+
+
+ACCOUNT = Account(
+    type="gcp:serviceaccount/account:Account",
+    api="iam",
+    collection="projects/{project}/serviceAccounts",
+    item="projects/{project}/serviceAccounts/{email}",
+    fields={"accountId": None, "createIgnoreAlreadyExists": None, "disabled": None, "member": None},
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomRole(Rest):
+    """A custom role. Deleted ones linger for days under their id: creating one again undeletes it."""
+
+    def create(self, context: Context, inputs: Inputs) -> tuple[str, Json]:
+        variables = self.variables(context.settings, inputs)
+        identity = self.id(variables)
+        role = self.body(context, variables, inputs)
+        with named_errors("Error creating IAMCustomRole"):
+            present = self.fetch(context, variables)
+            if present is None:
+                created = {"roleId": variables["roleId"], "role": role}
+                context.client.call("POST", self.api, self.collection.format(**variables), context.deadline, created)
+            elif present.get("deleted"):
+                context.client.call("POST", self.api, f"{identity}:undelete", context.deadline, {})
+                context.client.call("PATCH", self.api, identity, context.deadline, role)
+            else:
+                raise ProviderError(f"the role {identity} already exists; import it to manage it here")
+        return identity, self.settled(context, identity, variables, inputs)
+
+    def read(self, context: Context, identity: str, known: Inputs) -> Json | None:
+        outputs = super().read(context, identity, known)
+        return None if outputs is None or outputs.get("deleted") else outputs
+
+
+CUSTOM_ROLE = CustomRole(
+    type="gcp:projects/iAMCustomRole:IAMCustomRole",
+    api="iam",
+    collection="projects/{project}/roles",
+    item="projects/{project}/roles/{roleId}",
+    fields={"permissions": renamed("includedPermissions"), "roleId": None},
+    outputs_from={"roleId": lambda variables, _found: variables["roleId"]},
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyMember(Rest):
+    """One member of one role in the IAM policy of `item`; every change reads the policy and writes it back.
+
+    `get_method`, `get_query` and `get_body` are how this API reads a policy, `set_extra` what it wants beside it.
+    """
+
+    get_method: str = "POST"
+    get_query: Mapping[str, str] | None = None
+    get_body: Json | None = None
+    set_extra: Mapping[str, Any]
+    resource_property: str = ""
+
+    def variables(self, settings: Settings, inputs: Inputs) -> Variables:
+        variables = super().variables(settings, inputs)
+        if self.resource_property:
+            variables["resource"] = links.last(variables.get(self.resource_property, ""))
+        return variables
+
+    def create(self, context: Context, inputs: Inputs) -> tuple[str, Json]:
+        variables = self.variables(context.settings, inputs)
+        with named_errors(f"Error creating {context.schema.title}"):
+            self._change(context, variables, lambda bindings: _added(bindings, inputs))
+            found = self.outputs_of(context, variables, inputs)
+        if found is None:
+            raise ProviderError(f"{inputs['member']} is not in {inputs['role']} although the policy was written")
+        return str(found["id"]), found
+
+    def read(self, context: Context, identity: str, known: Inputs) -> Json | None:
+        asked = known if known.get("member") else self._imported(identity)
+        return self.outputs_of(context, self.variables(context.settings, asked), asked)
+
+    def _imported(self, identity: str) -> Json:
+        parts = identity.split(" ")
+        if len(parts) != 3:
+            raise ProviderError(f"invalid id {identity!r} for {self.type}: write 'RESOURCE ROLE MEMBER'")
+        resource, role, member = parts
+        return {self.resource_property or "project": resource, "role": role, "member": member}
+
+    def update(self, context: Context, identity: str, olds: Inputs, news: Inputs, changes: Sequence[Change]) -> Json:
+        # Every property replaces the resource, so an update can only follow an interrupted create: make sure of it.
+        return self.create(context, news)[1]
+
+    def delete(self, context: Context, identity: str, outputs: Inputs) -> None:
+        variables = self.variables(context.settings, outputs)
+        with named_errors(f"Error deleting {context.schema.title}"):
+            try:
+                self._change(context, variables, lambda bindings: _removed(bindings, outputs))
+                if self.outputs_of(context, variables, outputs) is not None:
+                    raise ProviderError(f"{outputs['member']} is still in {outputs['role']} after it was removed")
+            except GoogleError as error:
+                if error.status != 404:  # the resource went and took its policy along
+                    raise
+
+    def outputs_of(self, context: Context, variables: Variables, asked: Inputs) -> Json | None:
+        try:
+            policy = self._policy(context, variables)
+        except GoogleError as error:
+            if error.status == 404:
+                return None
+            raise
+        if not any(_is_for(b, asked) and asked["member"] in b.get("members", ()) for b in policy.get("bindings", ())):
+            return None
+        own = {k: without_markers(asked[k]) for k in ("member", "role", "condition") if asked.get(k)}
+        place = {"project": variables["project"]} if "project" in context.schema.properties else {}
+        title = f"/{asked['condition']['title']}" if asked.get("condition") else ""
+        return {
+            **own,
+            **place,
+            **({self.resource_property: self.item.format(**variables)} if self.resource_property else {}),
+            "etag": policy.get("etag", ""),
+            "id": f"{self.id(variables)}/{asked['role']}/{asked['member']}{title}",
+        }
+
+    def _policy(self, context: Context, variables: Variables) -> Json:
+        url = f"{self.item.format(**variables)}:getIamPolicy"
+        return context.client.call(
+            self.get_method, self.api, url, context.deadline, self.get_body, query=self.get_query
+        )
+
+    def _change(self, context: Context, variables: Variables, change: Any) -> None:
+        url = f"{self.item.format(**variables)}:setIamPolicy"
+        with context.client.exclusive(url):
+            for attempt in range(1, POLICY_ATTEMPTS + 1):
+                policy = self._policy(context, variables)
+                bindings = change(policy.get("bindings", []))
+                written = {**policy, "bindings": bindings, "version": POLICY_VERSION}
+                body = {"policy": {k: v for k, v in written.items() if v}, **self.set_extra}
+                try:
+                    context.client.call("POST", self.api, url, context.deadline, body)
+                except GoogleError as error:
+                    if error.status != 409 or attempt == POLICY_ATTEMPTS:
+                        raise
+                    context.client.pause(min(0.05 * 2**attempt, 5.0))
+                else:
+                    return
+
+
+def _is_for(binding: Json, asked: Inputs) -> bool:
+    condition = without_markers(asked.get("condition") or {})
+    return bool(binding.get("role") == asked["role"] and (binding.get("condition") or {}) == condition)
+
+
+def _added(bindings: list[Json], asked: Inputs) -> list[Json]:
+    """The bindings with the member in its role, sorted as the provider writes them."""
+    rest = [b for b in bindings if not _is_for(b, asked)]
+    members = {m for b in bindings if _is_for(b, asked) for m in b.get("members", ())} | {asked["member"]}
+    condition = {"condition": without_markers(asked["condition"])} if asked.get("condition") else {}
+    binding = {"role": asked["role"], "members": sorted(members), **condition}
+    return sorted([*rest, binding], key=lambda b: str(b["role"]))
+
+
+def _removed(bindings: list[Json], asked: Inputs) -> list[Json]:
+    kept = []
+    for binding in bindings:
+        members = [m for m in binding.get("members", ()) if not (_is_for(binding, asked) and m == asked["member"])]
+        if members:
+            kept.append({**binding, "members": members})
+    return kept
+
+
+_BY_QUERY = {"options.requestedPolicyVersion": str(POLICY_VERSION)}
+
+PROJECT_MEMBER = PolicyMember(
+    type="gcp:projects/iAMMember:IAMMember",
+    api="resource_manager",
+    collection="projects/{project}",
+    item="projects/{project}",
+    identity="{project}",
+    get_body={"options": {"requestedPolicyVersion": POLICY_VERSION}},
+    set_extra={"updateMask": "bindings,etag,auditConfigs"},
+)
+
+ACCOUNT_MEMBER = PolicyMember(
+    type="gcp:serviceaccount/iAMMember:IAMMember",
+    api="iam",
+    collection="projects/{project}/serviceAccounts",
+    item="projects/{project}/serviceAccounts/{resource}",
+    get_query=_BY_QUERY,
+    set_extra={},
+    resource_property="serviceAccountId",
+)
+
+SECRET_MEMBER = PolicyMember(
+    type="gcp:secretmanager/secretIamMember:SecretIamMember",
+    api="secret_manager",
+    collection="projects/{project}/secrets",
+    item="projects/{project}/secrets/{resource}",
+    get_method="GET",
+    get_query=_BY_QUERY,
+    set_extra={},
+    resource_property="secretId",
+)
+
+SECRET = Rest(
+    type="gcp:secretmanager/secret:Secret",
+    api="secret_manager",
+    collection="projects/{project}/secrets",
+    item="projects/{project}/secrets/{secretId}",
+    create_query={"secretId": "{secretId}"},
+    fields={
+        "deletionProtection": None,
+        "effectiveAnnotations": renamed("annotations"),
+        "replication.auto": renamed("automatic"),
+        "secretId": None,
+        "tags": write_only("tags"),
+        "ttl": write_only("ttl"),
+    },
+    masked=True,
+    guards=("deletionProtection",),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecretVersion(Rest):
+    """The content of a secret. It is sent once and never read back: state keeps it, encrypted."""
+
+    def variables(self, settings: Settings, inputs: Inputs) -> Variables:
+        variables = super().variables(settings, inputs)
+        variables["secret"] = links.last(variables.get("secret", ""))
+        return variables
+
+    def create(self, context: Context, inputs: Inputs) -> tuple[str, Json]:
+        variables = self.variables(context.settings, inputs)
+        data = inputs.get("secretData", "")
+        encoded = data if inputs.get("isSecretDataBase64") else base64.b64encode(data.encode()).decode()
+        with named_errors("Error creating SecretVersion"):
+            url = f"{self.collection.format(**variables)}:addVersion"
+            found = context.client.call("POST", self.api, url, context.deadline, {"payload": {"data": encoded}})
+        variables["version"] = links.last(found["name"])
+        identity = self.id(variables)
+        return identity, self.settled(context, identity, variables, inputs)
+
+    def delete(self, context: Context, identity: str, outputs: Inputs) -> None:
+        with named_errors("Error deleting SecretVersion"):
+            try:
+                context.client.call("POST", self.api, f"{identity}:destroy", context.deadline, {})
+            except GoogleError as error:
+                if error.status != 404:
+                    raise
+
+    def outputs(self, context: Context, identity: str, variables: Variables, found: Json, known: Inputs) -> Json:
+        values = super().outputs(context, identity, variables, found, known)
+        return {
+            **values,
+            "secret": self.collection.format(**variables),
+            "version": variables["version"],
+            "enabled": found.get("state") == "ENABLED",
+        }
+
+
+SECRET_VERSION = SecretVersion(
+    type="gcp:secretmanager/secretVersion:SecretVersion",
+    api="secret_manager",
+    collection="projects/{project}/secrets/{secret}",
+    item="projects/{project}/secrets/{secret}/versions/{version}",
+    fields={
+        "secret": None,
+        "secretData": None,
+        "secretDataWo": None,
+        "secretDataWoVersion": None,
+        "isSecretDataBase64": None,
+        "enabled": None,
+    },
+    patches="",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service(Rest):
+    """An enabled API of a project. The real plugin batches several into one `batchEnable`; here each goes alone."""
+
+    def create(self, context: Context, inputs: Inputs) -> tuple[str, Json]:
+        variables = self.variables(context.settings, inputs)
+        identity = self.id(variables)
+        with named_errors("Error creating Service"):
+            if variables["service"] not in self._enabled(context, variables):
+                self._post(context, variables, "enable", {})
+            if variables["service"] not in self._enabled(context, variables):
+                raise ProviderError(f"{variables['service']} is not enabled although the call to enable it succeeded")
+        outputs = self.read(context, identity, inputs)
+        if outputs is None:
+            raise ProviderError(f"project {variables['project']} does not exist or cannot be read")
+        return identity, outputs
+
+    def read(self, context: Context, identity: str, known: Inputs) -> Json | None:
+        variables = self.parse(context.settings, identity)
+        try:
+            context.client.call("GET", "resource_manager", "projects/{project}".format(**variables), context.deadline)
+        except GoogleError as error:
+            if error.status in (403, 404):
+                return None
+            raise
+        if variables["service"] not in self._enabled(context, variables):
+            return None
+        own = {k: known[k] for k in ("disableOnDestroy", "disableDependentServices") if known.get(k) is not None}
+        named = {"project": variables["project"], "service": variables["service"]}
+        kept = {"deletionPolicy": known.get("deletionPolicy") or "DELETE"}
+        return {**own, **named, **kept, "id": self.id(variables)}
+
+    def update(self, context: Context, identity: str, olds: Inputs, news: Inputs, changes: Sequence[Change]) -> Json:
+        outputs = self.read(context, identity, news)
+        return outputs if outputs is not None else self.create(context, news)[1]
+
+    def delete(self, context: Context, identity: str, outputs: Inputs) -> None:
+        if not outputs.get("disableOnDestroy"):
+            return
+        variables = self.parse(context.settings, identity)
+        with named_errors("Error disabling Service"):
+            if variables["service"] in self._enabled(context, variables):
+                body = {"disableDependentServices": bool(outputs.get("disableDependentServices"))}
+                self._post(context, variables, "disable", body)
+
+    def _enabled(self, context: Context, variables: Variables) -> set[str]:
+        names: set[str] = set()
+        query = {"fields": "services/name,nextPageToken", "filter": "state:ENABLED", "pageSize": "200"}
+        while True:
+            url = self.collection.format(**variables)
+            page = context.client.call("GET", self.api, url, context.deadline, query=query)
+            names |= {links.last(s["name"]) for s in page.get("services", ())}
+            if not page.get("nextPageToken"):
+                return names
+            query["pageToken"] = page["nextPageToken"]
+
+    def _post(self, context: Context, variables: Variables, verb: str, body: Json) -> None:
+        url = f"{self.item.format(**variables)}:{verb}"
+        operation = context.client.call("POST", self.api, url, context.deadline, body)
+        self.wait(context, variables, operation, f"{variables['service']} to be {verb}d")
+
+
+SERVICE = Service(
+    type="gcp:projects/service:Service",
+    api="service_usage",
+    collection="projects/{project}/services",
+    item="projects/{project}/services/{service}",
+    identity="{project}/{service}",
+)
+
+ROWS = (
+    ACCOUNT,
+    CUSTOM_ROLE,
+    PROJECT_MEMBER,
+    ACCOUNT_MEMBER,
+    SECRET,
+    SECRET_MEMBER,
+    SECRET_VERSION,
+    SERVICE,
+)

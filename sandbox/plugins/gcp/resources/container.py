@@ -1,0 +1,702 @@
+"""GKE clusters and node pools."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sandbox.plugins.gcp import labels, links
+from sandbox.plugins.gcp.client import GoogleError
+from sandbox.plugins.gcp.mapping import (
+    Field,
+    Fields,
+    Json,
+    get,
+    int64,
+    inverted,
+    merged,
+    only_entry,
+    put,
+    renamed,
+    to_rest,
+    without_empties,
+    write_only,
+)
+from sandbox.plugins.gcp.resources.rest import (
+    COMMON,
+    PLACES,
+    Context,
+    Inputs,
+    Rest,
+    Variables,
+    kept_if_it_exists,
+    named_errors,
+    refuse_guarded,
+)
+from sandbox.plugins.gcp.schema import Property, Schema
+from sandbox.plugins.gcp.settings import Settings
+from sandbox.plugins.provider import Change, ProviderError
+
+CLUSTERS = "projects/{project}/locations/{location}/clusters"
+RESTING = frozenset({"RUNNING", "DEGRADED", "ERROR", "RUNNING_WITH_ERROR"})
+BROKEN = frozenset({"ERROR", "RUNNING_WITH_ERROR"})
+DEFAULT_SCOPES = [
+    links.SCOPE_PREFIX + scope
+    for scope in (
+        "devstorage.read_only",
+        "logging.write",
+        "monitoring",
+        "service.management.readonly",
+        "servicecontrol",
+        "trace.append",
+    )
+]
+# GKE marks nodes with labels of its own; the provider does not take them for the program's.
+GOOGLE_LABEL = "goog-gke-"
+
+
+def _upper_text() -> Field:
+    """A tri-state: "TRUE" and "FALSE" in the program, a boolean in the API."""
+    return Field("", lambda text: text == "TRUE", lambda flag: "TRUE" if flag else "FALSE")
+
+
+_REGISTRY = "containerdConfig.registryHosts.hosts"
+_NODE_FIELDS: Fields = {
+    "containerdConfig.privateRegistryAccessConfig.certificateAuthorityDomainConfigs": renamed(
+        "certificateAuthorityDomainConfig"
+    ),
+    f"{_REGISTRY}.cas": renamed("ca"),
+    f"{_REGISTRY}.clients": renamed("client"),
+    f"{_REGISTRY}.headers": renamed("header"),
+    f"{_REGISTRY}.headers.values": renamed("value"),
+    "effectiveTaints": renamed("taints"),
+    "gpudirectStrategy": renamed("gpuDirectConfig.gpuDirectStrategy"),
+    "guestAccelerators": renamed("accelerators"),
+    "guestAccelerators.count": int64("acceleratorCount"),
+    "guestAccelerators.type": renamed("acceleratorType"),
+    "guestAccelerators.gpuSharingConfig.maxSharedClientsPerGpu": int64(),
+    "hostMaintenancePolicy.opportunisticMaintenanceStrategy.minNodesPerPool": int64(),
+    "kubeletConfig.insecureKubeletReadonlyPortEnabled": _upper_text(),
+    "kubeletConfig.podPidsLimit": int64(),
+    "linuxNodeConfig.customNodeInit.initScript.gcsGeneration": int64(),
+    "linuxNodeConfig.hugepagesConfig": renamed("hugepages"),
+    "linuxNodeConfig.swapConfig.bootDiskProfile.swapSizeGib": int64(),
+    "linuxNodeConfig.swapConfig.dedicatedLocalSsdProfile.diskCount": int64(),
+    "linuxNodeConfig.swapConfig.ephemeralLocalSsdProfile.swapSizeGib": int64(),
+    "loggingVariant": renamed("loggingConfig.variantConfig.variant"),
+    "nodeImageConfigs": only_entry("nodeImageConfig"),
+    "resourceManagerTags": renamed("resourceManagerTags.tags"),
+    "windowsNodeConfig.osversion": renamed("osVersion"),
+    "bootDisk.provisionedIops": int64(),
+    "bootDisk.provisionedThroughput": int64(),
+    "bootDisk.sizeGb": int64(),
+    "advancedMachineFeatures.threadsPerCore": int64(),
+}
+
+
+def _below(prefix: str, fields: Fields) -> dict[str, Field | None]:
+    return {f"{prefix}.{path}": each for path, each in fields.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Gke(Rest):
+    """What clusters and pools share: they settle through statuses, and creating one that exists is refused early."""
+
+    def resting(self, context: Context, variables: Variables, first: Json | None = None) -> Json | None:
+        """The resource once it is in a resting state; None if it does not exist."""
+
+        def read() -> Json:
+            return self.fetch(context, variables) or {}
+
+        what = f"{context.schema.title} {variables['name']} to settle"
+        done = context.client.poll(read, lambda r: not r or r.get("status") in RESTING, context.deadline, what, first)
+        return done or None
+
+    def refuse_existing(self, context: Context, variables: Variables) -> None:
+        if self.fetch(context, variables) is not None:
+            raise ProviderError(f"resource - {self.id(variables)} - already exists; import it to manage it here")
+
+    def refuse_broken(self, context: Context, found: Json) -> None:
+        if found.get("status") in BROKEN:
+            raise ProviderError(found.get("statusMessage") or f"{context.schema.title} is in state {found['status']}")
+
+    def send(self, context: Context, variables: Variables, method: str, suffix: str, body: Json) -> None:
+        """One update call and its operation."""
+        with named_errors(f"Error updating {context.schema.title}"):
+            url = f"{self.item}{suffix}".format(**variables)
+            operation = context.client.call(method, self.api, url, context.deadline, body)
+            self.wait(context, variables, operation, f"{context.schema.title} to be updated")
+
+    def delete(self, context: Context, identity: str, outputs: Inputs) -> None:
+        variables = self.parse(context.settings, identity)
+        refuse_guarded(self.guards, context.schema, outputs)
+        if self.fetch(context, variables) is not None:
+            super().delete(context, identity, {})
+
+    def operation_url(self, variables: Variables, operation: Json) -> str:
+        return "projects/{project}/locations/{location}/operations/".format(**variables) + str(operation["name"])
+
+
+# --- clusters -------------------------------------------------------------------------------------------------------
+
+_IP_ENDPOINTS = "controlPlaneEndpointsConfig.ipEndpointsConfig"
+
+_CLUSTER_FIELDS: Fields = {
+    "addonsConfig.cloudrunConfig": renamed("cloudRunConfig"),
+    "addonsConfig.rayOperatorConfigs": only_entry("rayOperatorConfig"),
+    "allowNetAdmin": renamed("autopilot.workloadPolicyConfig.allowNetAdmin"),
+    "autopilotClusterPolicyConfig": renamed("autopilot.clusterPolicyConfig"),
+    "autopilotPrivilegedAdmissions": renamed("autopilot.privilegedAdmissionConfig.allowlistPaths"),
+    "clusterAutoscaling": renamed("autoscaling"),
+    "clusterAutoscaling.autoProvisioningDefaults": renamed("autoprovisioningNodePoolDefaults"),
+    "clusterAutoscaling.autoProvisioningDefaults.diskSize": renamed("diskSizeGb"),
+    "clusterAutoscaling.autoProvisioningLocations": renamed("autoprovisioningLocations"),
+    "clusterAutoscaling.defaultComputeClassEnabled": renamed("defaultComputeClassConfig.enabled"),
+    "clusterAutoscaling.enabled": renamed("enableNodeAutoprovisioning"),
+    "clusterAutoscaling.resourceLimits.maximum": int64(),
+    "clusterAutoscaling.resourceLimits.minimum": int64(),
+    "datapathProvider": renamed("networkConfig.datapathProvider"),
+    "dataplaneOptimizationMode": renamed("networkConfig.dataplaneV2Config.scalabilityMode"),
+    "defaultMaxPodsPerNode": int64("defaultMaxPodsConstraint.maxPodsPerNode"),
+    "defaultSnatStatus": renamed("networkConfig.defaultSnatStatus"),
+    "deletionProtection": None,
+    "desiredEmulatedVersion": None,
+    "disableL4LbFirewallReconciliation": renamed("networkConfig.disableL4LbFirewallReconciliation"),
+    "dnsConfig": renamed("networkConfig.dnsConfig"),
+    "emulatedVersion": renamed("currentEmulatedVersion"),
+    "enableAutopilot": renamed("autopilot.enabled"),
+    "enableCiliumClusterwideNetworkPolicy": renamed("networkConfig.enableCiliumClusterwideNetworkPolicy"),
+    "enableFqdnNetworkPolicy": renamed("networkConfig.enableFqdnNetworkPolicy"),
+    "enableIntranodeVisibility": renamed("networkConfig.enableIntraNodeVisibility"),
+    "enableL4IlbSubsetting": renamed("networkConfig.enableL4ilbSubsetting"),
+    "enableLegacyAbac": renamed("legacyAbac.enabled"),
+    "enableMultiNetworking": renamed("networkConfig.enableMultiNetworking"),
+    "enableShieldedNodes": renamed("shieldedNodes.enabled"),
+    "gatewayApiConfig": renamed("networkConfig.gatewayApiConfig"),
+    "ignoreNodeCountChanges": None,
+    "inTransitEncryptionConfig": renamed("networkConfig.inTransitEncryptionConfig"),
+    "ipAllocationPolicy.podCidrOverprovisionConfig.disabled": renamed("disable"),
+    "loggingConfig.enableComponents": renamed("componentConfig.enableComponents"),
+    "maintenancePolicy.dailyMaintenanceWindow": renamed("window.dailyMaintenanceWindow"),
+    "maintenancePolicy.maintenanceExclusions": Field(
+        "window.maintenanceExclusions",
+        lambda exclusions: {e.pop("exclusionName"): e for e in exclusions},
+        lambda named: [{"exclusionName": name, **window} for name, window in named.items()],
+    ),
+    "maintenancePolicy.maintenanceExclusions.exclusionOptions": renamed("maintenanceExclusionOptions"),
+    "maintenancePolicy.recurringMaintenanceWindow": renamed("window.recurringMaintenanceWindow"),
+    "maintenancePolicy.recurringWindow": renamed("window.recurringWindow"),
+    "maintenancePolicy.recurringWindow.endTime": renamed("window.endTime"),
+    "maintenancePolicy.recurringWindow.startTime": renamed("window.startTime"),
+    "masterAuthorizedNetworksConfig": Field(
+        f"{_IP_ENDPOINTS}.authorizedNetworksConfig",
+        lambda networks: {"enabled": True, **networks},
+        lambda networks: networks if networks.get("enabled") else None,
+    ),
+    "masterVersion": renamed("currentMasterVersion"),
+    "minMasterVersion": write_only("initialClusterVersion"),
+    "monitoringConfig.enableComponents": renamed("componentConfig.enableComponents"),
+    "monitoringConfig.managedPrometheus": renamed("managedPrometheusConfig"),
+    "networkPerformanceConfig": renamed("networkConfig.networkPerformanceConfig"),
+    "networkingMode": Field(
+        "ipAllocationPolicy.useIpAliases",
+        lambda mode: mode == "VPC_NATIVE",
+        lambda aliases: "VPC_NATIVE" if aliases else "ROUTES",
+    ),
+    **_below("nodeConfig", _NODE_FIELDS),
+    "nodeLocations": renamed("locations"),
+    "nodePoolAutoConfig.nodeKubeletConfig.insecureKubeletReadonlyPortEnabled": _upper_text(),
+    "nodePoolAutoConfig.resourceManagerTags": renamed("resourceManagerTags.tags"),
+    **_below(
+        "nodePoolDefaults.nodeConfigDefaults",
+        {k: v for k, v in _NODE_FIELDS.items() if k.startswith("containerdConfig")},
+    ),
+    "nodePoolDefaults.nodeConfigDefaults.insecureKubeletReadonlyPortEnabled": Field(
+        "nodeKubeletConfig.insecureKubeletReadonlyPortEnabled",
+        lambda text: text == "TRUE",
+        lambda flag: "TRUE" if flag else "FALSE",
+    ),
+    "nodePoolDefaults.nodeConfigDefaults.loggingVariant": renamed("loggingConfig.variantConfig.variant"),
+    "nodePools": None,
+    # Pools in their own resources set node versions; the cluster's is only read.
+    "nodeVersion": renamed("currentNodeVersion"),
+    "notificationConfig.pubsub.filter.eventTypes": renamed("eventType"),
+    "operation": None,
+    "privateClusterConfig": Field(send=lambda left: left or None),
+    "privateClusterConfig.enablePrivateEndpoint": inverted(f"/{_IP_ENDPOINTS}.enablePublicEndpoint"),
+    "privateClusterConfig.enablePrivateNodes": renamed("/networkConfig.defaultEnablePrivateNodes"),
+    "privateClusterConfig.masterGlobalAccessConfig": Field(send=lambda _moved: None),
+    "privateClusterConfig.masterGlobalAccessConfig.enabled": renamed(f"/{_IP_ENDPOINTS}.globalAccess"),
+    "privateClusterConfig.privateEndpoint": renamed(f"/{_IP_ENDPOINTS}.privateEndpoint"),
+    "privateClusterConfig.privateEndpointSubnetwork": renamed(f"/{_IP_ENDPOINTS}.privateEndpointSubnetwork"),
+    "privateClusterConfig.publicEndpoint": renamed(f"/{_IP_ENDPOINTS}.publicEndpoint"),
+    "privateIpv6GoogleAccess": renamed("networkConfig.privateIpv6GoogleAccess"),
+    "removeDefaultNodePool": None,
+    "resourceUsageExportConfig.enableResourceConsumptionMetering": renamed("consumptionMeteringConfig.enabled"),
+    "serviceExternalIpsConfig": renamed("networkConfig.serviceExternalIpsConfig"),
+    "skipNodePoolRefresh": None,
+}
+
+# property -> (field of ClusterUpdate, where its value stands in the full body). The API takes one field per PUT.
+_DESIRED: Mapping[str, tuple[str, str]] = {
+    "addonsConfig": ("desiredAddonsConfig", "addonsConfig"),
+    "anonymousAuthenticationConfig": ("desiredAnonymousAuthenticationConfig", "anonymousAuthenticationConfig"),
+    "authenticatorGroupsConfig": ("desiredAuthenticatorGroupsConfig", "authenticatorGroupsConfig"),
+    "binaryAuthorization": ("desiredBinaryAuthorization", "binaryAuthorization"),
+    "clusterAutoscaling": ("desiredClusterAutoscaling", "autoscaling"),
+    "controlPlaneEndpointsConfig": ("desiredControlPlaneEndpointsConfig", "controlPlaneEndpointsConfig"),
+    "costManagementConfig": ("desiredCostManagementConfig", "costManagementConfig"),
+    "databaseEncryption": ("desiredDatabaseEncryption", "databaseEncryption"),
+    "defaultSnatStatus": ("desiredDefaultSnatStatus", "networkConfig.defaultSnatStatus"),
+    "disableL4LbFirewallReconciliation": (
+        "desiredDisableL4LbFirewallReconciliation",
+        "networkConfig.disableL4LbFirewallReconciliation",
+    ),
+    "dnsConfig": ("desiredDnsConfig", "networkConfig.dnsConfig"),
+    "enableCiliumClusterwideNetworkPolicy": (
+        "desiredEnableCiliumClusterwideNetworkPolicy",
+        "networkConfig.enableCiliumClusterwideNetworkPolicy",
+    ),
+    "enableFqdnNetworkPolicy": ("desiredEnableFqdnNetworkPolicy", "networkConfig.enableFqdnNetworkPolicy"),
+    "enableIntranodeVisibility": (
+        "desiredIntraNodeVisibilityConfig.enabled",
+        "networkConfig.enableIntraNodeVisibility",
+    ),
+    "enableK8sBetaApis": ("desiredK8sBetaApis", "enableK8sBetaApis"),
+    "enableL4IlbSubsetting": ("desiredL4ilbSubsettingConfig.enabled", "networkConfig.enableL4ilbSubsetting"),
+    "enableMultiNetworking": ("desiredEnableMultiNetworking", "networkConfig.enableMultiNetworking"),
+    "enableShieldedNodes": ("desiredShieldedNodes.enabled", "shieldedNodes.enabled"),
+    "enterpriseConfig": ("desiredEnterpriseConfig", "enterpriseConfig"),
+    "fleet": ("desiredFleet", "fleet"),
+    "gatewayApiConfig": ("desiredGatewayApiConfig", "networkConfig.gatewayApiConfig"),
+    "gkeAutoUpgradeConfig": ("gkeAutoUpgradeConfig", "gkeAutoUpgradeConfig"),
+    "identityServiceConfig": ("desiredIdentityServiceConfig", "identityServiceConfig"),
+    "inTransitEncryptionConfig": ("desiredInTransitEncryptionConfig", "networkConfig.inTransitEncryptionConfig"),
+    "loggingConfig": ("desiredLoggingConfig", "loggingConfig"),
+    "loggingService": ("desiredLoggingService", "loggingService"),
+    "managedMachineLearningDiagnosticsConfig": (
+        "desiredManagedMachineLearningDiagnosticsConfig",
+        "managedMachineLearningDiagnosticsConfig",
+    ),
+    "managedOpentelemetryConfig": ("desiredManagedOpentelemetryConfig", "managedOpentelemetryConfig"),
+    "masterAuthorizedNetworksConfig": ("desiredControlPlaneEndpointsConfig", "controlPlaneEndpointsConfig"),
+    "meshCertificates": ("desiredMeshCertificates", "meshCertificates"),
+    "minMasterVersion": ("desiredMasterVersion", "initialClusterVersion"),
+    "monitoringConfig": ("desiredMonitoringConfig", "monitoringConfig"),
+    "monitoringService": ("desiredMonitoringService", "monitoringService"),
+    "networkPerformanceConfig": ("desiredNetworkPerformanceConfig", "networkConfig.networkPerformanceConfig"),
+    "nodeLocations": ("desiredLocations", "locations"),
+    "notificationConfig": ("desiredNotificationConfig", "notificationConfig"),
+    "podAutoscaling": ("desiredPodAutoscaling", "podAutoscaling"),
+    "protectConfig": ("desiredProtectConfig", "protectConfig"),
+    "rbacBindingConfig": ("desiredRbacBindingConfig", "rbacBindingConfig"),
+    "releaseChannel": ("desiredReleaseChannel", "releaseChannel"),
+    "resourceUsageExportConfig": ("desiredResourceUsageExportConfig", "resourceUsageExportConfig"),
+    "rollbackSafeUpgrade": ("desiredRollbackSafeUpgrade", "rollbackSafeUpgrade"),
+    "secretManagerConfig": ("desiredSecretManagerConfig", "secretManagerConfig"),
+    "secretSyncConfig": ("desiredSecretSyncConfig", "secretSyncConfig"),
+    "securityPostureConfig": ("desiredSecurityPostureConfig", "securityPostureConfig"),
+    "serviceExternalIpsConfig": ("desiredServiceExternalIpsConfig", "networkConfig.serviceExternalIpsConfig"),
+    "verticalPodAutoscaling": ("desiredVerticalPodAutoscaling", "verticalPodAutoscaling"),
+    "workloadAltsConfig": ("desiredWorkloadAltsConfig", "workloadAltsConfig"),
+    "workloadIdentityConfig": ("desiredWorkloadIdentityConfig", "workloadIdentityConfig"),
+}
+_NODE_DEFAULTS = "nodePoolDefaults.nodeConfigDefaults"
+_AUTO = "nodePoolAutoConfig"
+# The same for blocks whose parts go out separately, by path of the change.
+_DESIRED_PARTS: Mapping[str, tuple[str, str]] = {
+    "privateClusterConfig.enablePrivateNodes": (
+        "desiredDefaultEnablePrivateNodes",
+        "networkConfig.defaultEnablePrivateNodes",
+    ),
+    "privateClusterConfig": ("desiredControlPlaneEndpointsConfig", "controlPlaneEndpointsConfig"),
+    "ipAllocationPolicy.stackType": ("desiredStackType", "ipAllocationPolicy.stackType"),
+    "ipAllocationPolicy.networkTierConfig": ("desiredNetworkTierConfig", "ipAllocationPolicy.networkTierConfig"),
+    "ipAllocationPolicy.autoIpamConfig": ("desiredAutoIpamConfig", "ipAllocationPolicy.autoIpamConfig"),
+    f"{_NODE_DEFAULTS}.gcfsConfig": ("desiredGcfsConfig", f"{_NODE_DEFAULTS}.gcfsConfig"),
+    f"{_NODE_DEFAULTS}.loggingVariant": ("desiredNodePoolLoggingConfig", f"{_NODE_DEFAULTS}.loggingConfig"),
+    f"{_NODE_DEFAULTS}.containerdConfig": ("desiredContainerdConfig", f"{_NODE_DEFAULTS}.containerdConfig"),
+    f"{_NODE_DEFAULTS}.insecureKubeletReadonlyPortEnabled": (
+        "desiredNodeKubeletConfig",
+        f"{_NODE_DEFAULTS}.nodeKubeletConfig",
+    ),
+    f"{_AUTO}.nodeKubeletConfig": ("desiredNodePoolAutoConfigKubeletConfig", f"{_AUTO}.nodeKubeletConfig"),
+    f"{_AUTO}.linuxNodeConfig": ("desiredNodePoolAutoConfigLinuxNodeConfig", f"{_AUTO}.linuxNodeConfig"),
+    f"{_AUTO}.networkTags": ("desiredNodePoolAutoConfigNetworkTags", f"{_AUTO}.networkTags"),
+    f"{_AUTO}.resourceManagerTags": ("desiredNodePoolAutoConfigResourceManagerTags", f"{_AUTO}.resourceManagerTags"),
+}
+_LABEL_PROPERTIES = frozenset({"resourceLabels", labels.EFFECTIVE, labels.PULUMI})
+
+
+def _removes_an_api(old: Any, new: Any) -> bool:
+    """Beta APIs can be switched on, never off."""
+    return bool(old) and not new
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster(_Gke):
+    """A GKE cluster. `removeDefaultNodePool` deletes the pool GKE insists on creating."""
+
+    def create(self, context: Context, inputs: Inputs) -> tuple[str, Json]:
+        variables = self.variables(context.settings, inputs)
+        identity = self.id(variables)
+        prefix = "Error creating Cluster"
+        with named_errors(prefix):
+            self.refuse_existing(context, variables)
+            operation = self.post(context, variables, inputs)
+        # Until the default pool is gone the state says so, and the next update removes it.
+        with kept_if_it_exists(self, context, identity, {**inputs, "removeDefaultNodePool": False}, prefix):
+            self.wait(context, variables, operation, f"cluster {variables['name']} to be created")
+            if inputs.get("removeDefaultNodePool"):
+                self._remove_default_pool(context, variables)
+        with kept_if_it_exists(self, context, identity, inputs, prefix):
+            found = self.resting(context, variables)
+            if found is None:
+                raise ProviderError(f"{identity} was created but cannot be read")
+            self.refuse_broken(context, found)
+            return identity, self.outputs(context, identity, variables, found, inputs)
+
+    def _remove_default_pool(self, context: Context, variables: Variables) -> None:
+        url = f"{self.item}/nodePools/default-pool".format(**variables)
+        try:
+            operation = context.client.call("DELETE", self.api, url, context.deadline)
+        except GoogleError as error:
+            if error.status == 404:
+                return
+            raise
+        self.wait(context, variables, operation, "the default pool to be deleted")
+
+    def body(self, context: Context, variables: Variables, inputs: Inputs) -> Json:
+        return {"cluster": self._cluster(context, inputs)}
+
+    def _cluster(self, context: Context, inputs: Inputs) -> Json:
+        placed: Fields = {**dict.fromkeys(PLACES), **COMMON, **self.fields}
+        given = without_empties(to_rest(context.schema.properties, inputs, placed))
+        cluster = merged(self.always, given)
+        if "ipAllocationPolicy" in cluster:
+            cluster["ipAllocationPolicy"].setdefault("useIpAliases", True)
+        cluster["resourceLabels"] = labels.wanted(context.schema, context.settings, inputs)
+        return cluster
+
+    def settled(self, context: Context, identity: str, variables: Variables, inputs: Inputs) -> Json:
+        found = self.resting(context, variables)
+        if found is None:
+            raise ProviderError(f"{identity} does not exist any more")
+        return self.outputs(context, identity, variables, found, inputs)
+
+    def read(self, context: Context, identity: str, known: Inputs) -> Json | None:
+        self.resting(context, self.parse(context.settings, identity))
+        return self.snapshot(context, identity, known)
+
+    def update(self, context: Context, identity: str, olds: Inputs, news: Inputs, changes: Sequence[Change]) -> Json:
+        variables = self.parse(context.settings, identity)
+        present = self.resting(context, variables)
+        if present is None:
+            raise ProviderError(f"Error updating Cluster: {identity} does not exist any more; run pulumi refresh")
+        changed = {c.top for c in changes}
+        if "removeDefaultNodePool" in changed and news.get("removeDefaultNodePool"):
+            self._remove_default_pool(context, variables)
+        cluster = self._cluster(context, news)
+        for update in _desired_updates(context.schema, changes, cluster):
+            self.send(context, variables, "PUT", "", {"update": update})
+        for suffix, body in self._set_calls(changed, cluster, present):
+            self.send(context, variables, "POST", suffix, body)
+        return self.settled(context, identity, variables, news)
+
+    def _set_calls(self, changed: set[str], cluster: Json, present: Json) -> list[tuple[str, Json]]:
+        calls: list[tuple[str, Json]] = []
+        if "enableLegacyAbac" in changed:
+            calls.append((":setLegacyAbac", {"enabled": bool(get(cluster, "legacyAbac.enabled"))}))
+        if "networkPolicy" in changed:
+            calls.append((":setNetworkPolicy", {"networkPolicy": cluster.get("networkPolicy", {})}))
+        if "maintenancePolicy" in changed:
+            calls.append((":setMaintenancePolicy", {"maintenancePolicy": cluster.get("maintenancePolicy", {})}))
+        if changed & _LABEL_PROPERTIES:
+            sent = {
+                "resourceLabels": cluster["resourceLabels"],
+                "labelFingerprint": present.get("labelFingerprint", ""),
+            }
+            calls.append((":setResourceLabels", sent))
+        return calls
+
+    def _kept(self, name: str, each: Any) -> bool:
+        return name != "nodePools" and super()._kept(name, each)
+
+
+def _desired_updates(schema: Schema, changes: Sequence[Change], cluster: Json) -> list[Json]:
+    """The ClusterUpdate bodies for the changes, each once; what the program unset goes out as its empty value."""
+    updates: list[Json] = []
+    for change in changes:
+        part = next((p for p in _DESIRED_PARTS if re.match(rf"{re.escape(p)}(\.|\[|$)", change.path)), None)
+        path = part or change.top
+        found = _DESIRED_PARTS.get(path) or _DESIRED.get(path)
+        if found is None:
+            continue
+        desired, place = found
+        value = get(cluster, place)
+        update: Json = {}
+        put(update, desired, _empty(schema.at(path)) if value is None else value)
+        if update not in updates:
+            updates.append(update)
+    return updates
+
+
+def _empty(each: Property | None) -> Any:
+    if each is None or each.is_object:
+        return {}
+    return {"Bool": False, "String": "", "Int": 0}.get(each.kind, [])
+
+
+CLUSTER = Cluster(
+    type="gcp:container/cluster:Cluster",
+    api="container",
+    collection=CLUSTERS,
+    item=f"{CLUSTERS}/{{name}}",
+    fields=_CLUSTER_FIELDS,
+    always={
+        "autopilot": {"enabled": False},
+        "autoscaling": {"enableNodeAutoprovisioning": False},
+        "binaryAuthorization": {"enabled": False},
+        "controlPlaneEndpointsConfig": {
+            "ipEndpointsConfig": {"authorizedNetworksConfig": {}, "enablePublicEndpoint": True, "enabled": True}
+        },
+        "legacyAbac": {"enabled": False},
+        "nodeConfig": {"oauthScopes": DEFAULT_SCOPES},
+    },
+    unsupported=("nodePools", "desiredEmulatedVersion"),
+    rules={
+        "enableL4IlbSubsetting": lambda old, new: bool(old) and not new,
+        "enableFqdnNetworkPolicy": lambda old, new: bool(old) and not new,
+        "enableK8sBetaApis.enabledApis": _removes_an_api,
+        "enableK8sBetaApis": _removes_an_api,
+    },
+    guards=("deletionProtection",),
+)
+
+
+# --- node pools -----------------------------------------------------------------------------------------------------
+
+_POOL_FIELDS: Fields = {
+    "autoscaling": Field(
+        send=lambda autoscaling: {"enabled": True, **autoscaling}, receive=lambda a: a if a.get("enabled") else None
+    ),
+    "cluster": None,
+    "ignoreNodeCountChanges": None,
+    "maintenancePolicies": only_entry("maintenancePolicy"),
+    "maintenancePolicies.exclusionUntilEndOfSupports": only_entry("exclusionUntilEndOfSupport"),
+    "maxPodsPerNode": int64("maxPodsConstraint.maxPodsPerNode"),
+    "namePrefix": None,
+    "networkConfig.additionalPodNetworkConfigs.maxPodsPerNode": int64("maxPodsPerNode.maxPodsPerNode"),
+    "networkConfig.podCidrOverprovisionConfig.disabled": renamed("disable"),
+    "nodeConfig": renamed("config"),
+    **_below("nodeConfig", _NODE_FIELDS),
+    "nodeCount": None,
+    "nodeDrainConfigs": only_entry("nodeDrainConfig"),
+    "nodeLocations": renamed("locations"),
+    "operation": None,
+    "managedInstanceGroupUrls": None,
+}
+_AUTOSCALING_ZEROS = {"totalMinNodeCount": 0, "totalMaxNodeCount": 0, "minNodeCount": 0, "maxNodeCount": 0}
+
+
+def _config(name: str, empty: Any = None) -> Callable[[Json], Json]:
+    """The update body for one part of the node config, `empty` where the program unset it."""
+    return lambda pool: {name: pool["config"].get(name, {} if empty is None else empty)}
+
+
+def _machine(pool: Json) -> Json:
+    config = pool["config"]
+    sent = {name: config[name] for name in ("machineType", "diskType", "bootDisk", "storagePools") if name in config}
+    return {**sent, **({"diskSizeGb": str(config["diskSizeGb"])} if "diskSizeGb" in config else {})}
+
+
+def _network(pool: Json) -> Json:
+    network = pool.get("networkConfig", {})
+    names = ("enablePrivateNodes", "networkPerformanceConfig")
+    return {"nodeNetworkConfig": {n: network[n] for n in names if n in network}}
+
+
+# What can change in place: path of the change -> body of PUT nodePools/N. What is not here (topology and type of the
+# placementPolicy, maintenancePolicies...) is shown as an update but sends nothing, as in the real provider.
+_POOL_UPDATES: Mapping[str, Callable[[Json], Json]] = {
+    "nodeConfig.labels": lambda pool: {"labels": {"labels": pool["config"].get("labels", {})}},
+    "nodeConfig.taints": lambda pool: {"taints": {"taints": pool["config"].get("taints", [])}},
+    "nodeConfig.tags": lambda pool: {"tags": {"tags": pool["config"].get("tags", [])}},
+    "nodeConfig.resourceLabels": lambda pool: {"resourceLabels": {"labels": pool["config"].get("resourceLabels", {})}},
+    "nodeConfig.resourceManagerTags": _config("resourceManagerTags"),
+    "nodeConfig.machineType": _machine,
+    "nodeConfig.diskType": _machine,
+    "nodeConfig.diskSizeGb": _machine,
+    "nodeConfig.bootDisk": _machine,
+    "nodeConfig.storagePools": _machine,
+    "nodeConfig.imageType": _config("imageType", ""),
+    "nodeConfig.gcfsConfig": _config("gcfsConfig"),
+    "nodeConfig.gvnic": _config("gvnic"),
+    "nodeConfig.fastSocket": _config("fastSocket"),
+    "nodeConfig.workloadMetadataConfig": _config("workloadMetadataConfig"),
+    "nodeConfig.kubeletConfig": _config("kubeletConfig"),
+    "nodeConfig.linuxNodeConfig": _config("linuxNodeConfig"),
+    "nodeConfig.windowsNodeConfig": _config("windowsNodeConfig"),
+    "nodeConfig.containerdConfig": _config("containerdConfig"),
+    "nodeConfig.confidentialNodes": _config("confidentialNodes"),
+    "nodeConfig.taintConfig": _config("taintConfig"),
+    "nodeConfig.loggingVariant": _config("loggingConfig"),
+    "nodeLocations": lambda pool: {"locations": pool.get("locations", [])},
+    "upgradeSettings": lambda pool: {"upgradeSettings": pool.get("upgradeSettings", {})},
+    "version": lambda pool: {"nodeVersion": pool["version"]},
+    "nodeDrainConfigs": lambda pool: {"nodeDrainConfig": pool.get("nodeDrainConfig", {})},
+    "networkConfig": _network,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodePool(_Gke):
+    """A node pool. `cluster` is the cluster's name or id; `nodeCount` is per zone and read from the instance groups."""
+
+    def variables(self, settings: Settings, inputs: Inputs) -> Variables:
+        match = re.search(
+            r"projects/([^/]+)/(?:locations|zones)/([^/]+)/clusters/([^/]+)", str(inputs.get("cluster", ""))
+        )
+        if match:
+            project, location, cluster = match.groups()
+            inputs = {**inputs, "project": project, "location": location, "cluster": cluster}
+        return super().variables(settings, inputs)
+
+    def create(self, context: Context, inputs: Inputs) -> tuple[str, Json]:
+        variables = self.variables(context.settings, inputs)
+        identity = self.id(variables)
+        prefix = "Error creating NodePool"
+        with named_errors(prefix):
+            self.refuse_existing(context, variables)
+            operation = self.post(context, variables, inputs)
+        with kept_if_it_exists(self, context, identity, inputs, prefix):
+            self.wait(context, variables, operation, f"node pool {variables['name']} to be created")
+            found, groups = self._settle(context, variables)
+            self.refuse_broken(context, found)
+            return identity, self._described(context, identity, variables, found, groups, inputs)
+
+    def body(self, context: Context, variables: Variables, inputs: Inputs) -> Json:
+        return {"nodePool": self._pool(context, inputs)}
+
+    def _pool(self, context: Context, inputs: Inputs) -> Json:
+        placed: Fields = {**dict.fromkeys(PLACES), **COMMON, **self.fields}
+        given = to_rest(context.schema.properties, inputs, placed)
+        if "autoscaling" in given:
+            given["autoscaling"] = {**_AUTOSCALING_ZEROS, **given["autoscaling"]}
+        given.pop("initialNodeCount", None)
+        if count := inputs.get("nodeCount") or inputs.get("initialNodeCount"):
+            given["initialNodeCount"] = count
+        if "management" in given:
+            given["management"] = {name: True for name, on in given["management"].items() if on}
+        return merged(self.always, without_empties(given))
+
+    def settled(self, context: Context, identity: str, variables: Variables, inputs: Inputs) -> Json:
+        found, groups = self._settle(context, variables)
+        return self._described(context, identity, variables, found, groups, inputs)
+
+    def _settle(self, context: Context, variables: Variables) -> tuple[Json, list[Json]]:
+        """The pool in a resting state and its instance groups."""
+        listed = self._listed(context, variables)
+        groups = self._groups(context, listed) if listed else []
+        found = self.resting(context, variables) if listed else None
+        if found is None:
+            raise ProviderError(f"{self.id(variables)} does not exist any more")
+        return found, groups
+
+    def read(self, context: Context, identity: str, known: Inputs) -> Json | None:
+        self.resting(context, self.parse(context.settings, identity))
+        return self.snapshot(context, identity, known)
+
+    def snapshot(self, context: Context, identity: str, known: Inputs) -> Json | None:
+        variables = self.parse(context.settings, identity)
+        found = self._listed(context, variables)
+        if found is None:
+            return None
+        return self._described(context, self.id(variables), variables, found, self._groups(context, found), known)
+
+    def update(self, context: Context, identity: str, olds: Inputs, news: Inputs, changes: Sequence[Change]) -> Json:
+        variables = self.parse(context.settings, identity)
+        if self.resting(context, variables) is None:
+            raise ProviderError(f"Error updating NodePool: {identity} does not exist any more; run pulumi refresh")
+        pool = self._pool(context, news)
+        for body in _pool_updates(changes, pool):
+            self.send(context, variables, "PUT", "", {**body, "name": variables["name"]})
+        changed = {c.top for c in changes}
+        if "management" in changed:
+            self.send(context, variables, "POST", ":setManagement", {"management": pool.get("management", {})})
+        if "autoscaling" in changed:
+            body = {"autoscaling": pool.get("autoscaling", {"enabled": False})}
+            self.send(context, variables, "POST", ":setAutoscaling", body)
+        if "nodeCount" in changed and news.get("nodeCount") is not None:
+            self.send(context, variables, "POST", ":setSize", {"nodeCount": news["nodeCount"]})
+        return self.settled(context, identity, variables, news)
+
+    def _listed(self, context: Context, variables: Variables) -> Json | None:
+        """The pool from the cluster's list, as the provider reads it; None if pool or cluster do not exist."""
+        try:
+            answer = context.client.call("GET", self.api, self.collection.format(**variables), context.deadline)
+        except GoogleError as error:
+            if error.status == 404:
+                return None
+            raise
+        return next((p for p in answer.get("nodePools", ()) if p["name"] == variables["name"]), None)
+
+    def _groups(self, context: Context, pool: Json) -> list[Json]:
+        """The pool's managed instance groups, looked up in the lists of their zones by self link."""
+        wanted = {links.relative(url) for url in pool.get("instanceGroupUrls", ())}
+        found = []
+        for zone_url in sorted({url.rpartition("/")[0] for url in wanted}):
+            answer = context.client.call("GET", "compute", zone_url, context.deadline)
+            found += [g for g in answer.get("items", ()) if links.relative(g.get("selfLink", "")) in wanted]
+        return found
+
+    def _described(
+        self, context: Context, identity: str, variables: Variables, pool: Json, groups: list[Json], known: Inputs
+    ) -> Json:
+        values = self.outputs(context, identity, variables, pool, known)
+        values["cluster"] = known.get("cluster") or variables["cluster"]
+        zones = max(len(pool.get("instanceGroupUrls", ())), 1)
+        values["nodeCount"] = sum(int(g.get("targetSize", 0)) for g in groups) // zones
+        values["managedInstanceGroupUrls"] = [g["instanceGroup"] for g in groups if g.get("instanceGroup")]
+        values.setdefault("initialNodeCount", 0)
+        values["ignoreNodeCountChanges"] = bool(known.get("ignoreNodeCountChanges"))
+        config = values.get("nodeConfig", {})
+        asked = known.get("nodeConfig") or {}
+        _declared_only(config, asked)
+        return values
+
+
+def _declared_only(config: Json, asked: Inputs) -> None:
+    """Leave out what GKE adds to a pool's taints and labels: the provider reads back only what the program declares."""
+    keys = {taint["key"] for taint in asked.get("taints") or ()}
+    if "taints" in config:
+        config["taints"] = [t for t in config["taints"] if t["key"] in keys]
+    for name in ("labels", "resourceLabels"):
+        if name in config:
+            declared = asked.get(name) or {}
+            config[name] = {k: v for k, v in config[name].items() if k in declared or not k.startswith(GOOGLE_LABEL)}
+
+
+def _pool_updates(changes: Sequence[Change], pool: Json) -> list[Json]:
+    """The PUT bodies for the changes, each once (machine type and disks go out together)."""
+    bodies: list[Json] = []
+    for change in changes:
+        make = next((m for p, m in _POOL_UPDATES.items() if re.match(rf"{re.escape(p)}(\.|\[|$)", change.path)), None)
+        body = make(pool) if make else None
+        if body is not None and body not in bodies:
+            bodies.append(body)
+    return bodies
+
+
+NODE_POOL = NodePool(
+    type="gcp:container/nodePool:NodePool",
+    api="container",
+    collection=f"{CLUSTERS}/{{cluster}}/nodePools",
+    item=f"{CLUSTERS}/{{cluster}}/nodePools/{{name}}",
+    fields=_POOL_FIELDS,
+    always={"config": {"oauthScopes": DEFAULT_SCOPES}},
+)
+
+ROWS = (CLUSTER, NODE_POOL)

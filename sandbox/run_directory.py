@@ -1,0 +1,119 @@
+"""Where one running sandbox keeps its files: one short directory per checkout, in the per-user cache."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox.toolchain import cache_dir
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+# Names the run directory of the sandbox that a process belongs to; set in the sandbox's own shell.
+RUN_VARIABLE = "TPU_SANDBOX_RUN"
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """The files of one sandbox. The path stays short: unix sockets lie below it, and those allow about 100 characters.
+
+    The lock is held by the emulator process for as long as it lives, so that a sandbox that was killed is recognised
+    by its free lock, without guessing from process ids.
+    """
+
+    root: Path
+
+    @classmethod
+    def current(cls) -> RunDirectory:
+        """The one that TPU_SANDBOX_RUN names, else the one of this checkout: at most one sandbox per checkout."""
+        if named := os.environ.get(RUN_VARIABLE):
+            return cls(Path(named))
+        return cls(cache_dir() / "run" / hashlib.sha256(str(CHECKOUT).encode()).hexdigest()[:8])
+
+    @property
+    def lock(self) -> Path:
+        """Beside the directory, because the directory is removed while the lock is held."""
+        return self.root.with_suffix(".lock")
+
+    @property
+    def ready_file(self) -> Path:
+        return self.root / "emulator.json"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "emulator.log"
+
+    @property
+    def cloud_state(self) -> Path:
+        return self.root / "cloud.json"
+
+    @property
+    def bin(self) -> Path:
+        return self.root / "bin"
+
+    @property
+    def pulumi_home(self) -> Path:
+        return self.root / "home"
+
+    @property
+    def backend(self) -> Path:
+        return self.root / "state"
+
+    @property
+    def stacks(self) -> Path:
+        return self.root / "stacks"
+
+    @property
+    def kubernetes(self) -> Path:
+        """Where the control planes of emulated clusters live."""
+        return self.root / "kubernetes"
+
+    @property
+    def token_file(self) -> Path:
+        """The one bearer token of this sandbox, for Google's APIs and, as administrator, for every cluster."""
+        return self.kubernetes / "admin-token"
+
+    @property
+    def trust_file(self) -> Path:
+        """Certificate authorities that the sandbox trusts: the public ones, and its own for the clusters' endpoints."""
+        return self.root / "trust.pem"
+
+    @property
+    def origins_file(self) -> Path:
+        """Where each provider plugin of this sandbox comes from."""
+        return self.root / "origins.json"
+
+    def locked(self) -> bool:
+        """Whether a sandbox is alive here."""
+        with self._lock(fcntl.LOCK_SH) as fd:
+            return fd is None
+
+    @contextmanager
+    def hold(self) -> Iterator[int | None]:
+        """Hold the lock; yields its file descriptor, for a child to inherit, or None where another process holds it."""
+        with self._lock(fcntl.LOCK_EX) as fd:
+            yield fd
+
+    @contextmanager
+    def _lock(self, kind: int) -> Iterator[int | None]:
+        self.lock.parent.mkdir(parents=True, exist_ok=True)
+        with self.lock.open("a") as handle:
+            try:
+                fcntl.flock(handle, kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield None
+            else:
+                yield handle.fileno()
+
+    def remove(self) -> bool:
+        """Remove the directory unless a sandbox is alive in it; says whether there was something to remove."""
+        with self.hold() as fd:
+            if fd is None or not self.root.exists():
+                return False
+            shutil.rmtree(self.root)
+            return True

@@ -1,0 +1,230 @@
+"""One running sandbox: the emulator process, its run directory, and the plain `pulumi` command pointed at it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import certifi
+import httpx
+import psutil
+
+from sandbox import environment, toolchain
+from sandbox.kubernetes.backend import AUTHORITY
+from sandbox.kubernetes.pki import CertificateAuthority
+from sandbox.run_directory import CHECKOUT, RunDirectory
+from sandbox.toolchain.kubernetes_binaries import BINARIES as KUBERNETES_BINARIES
+
+START_SECONDS = 60
+STOP_SECONDS = 30
+# How long the engine may take to end after an interrupt, before it is killed.
+CANCEL_SECONDS = 10
+ALREADY_RUNNING = (
+    "a sandbox of this checkout is running already. Look at it with `python -m sandbox status`, "
+    "open a shell in it with `make shell`, or stop it with `make down`"
+)
+
+
+class SandboxError(Exception):
+    """The sandbox cannot do what was asked; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """A sandbox that is up. `program_dir` is the folder with the Pulumi.yaml to run."""
+
+    run: RunDirectory
+    emulator_url: str
+    emulator_pid: int
+    program_dir: Path = CHECKOUT
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables in which `pulumi` means the sandbox."""
+        return environment.variables(self.run)
+
+    def start_pulumi(
+        self, *arguments: str, capture: bool, extra: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
+        """Start `pulumi` in the program's folder, in the sandbox's environment, with its output captured or shown."""
+        output = subprocess.PIPE if capture else None
+        return subprocess.Popen(
+            [str(self.run.bin / "pulumi"), *arguments],
+            cwd=self.program_dir,
+            env={**self.environment, **(extra or {})},
+            stdin=subprocess.DEVNULL if capture else None,
+            stdout=output,
+            stderr=output,
+            text=True,
+        )
+
+    def pulumi(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run `pulumi` to its end, output captured. The return code is the caller's to judge."""
+        process = self.start_pulumi(*arguments, capture=True)
+        with _ended(process):
+            stdout, stderr = process.communicate()
+        return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+
+    def show_pulumi(self, *arguments: str, extra: Mapping[str, str]) -> int:
+        """Run `pulumi` to its end before the person's eyes; returns its exit code."""
+        process = self.start_pulumi(*arguments, capture=False, extra=extra)
+        with _ended(process):
+            return process.wait()
+
+    def inventory(self) -> dict[str, list[str]]:
+        """What exists in the emulated cloud, names by type. Raises SandboxError where the emulator does not answer."""
+        try:
+            answer = httpx.get(f"{self.emulator_url}/sandbox/inventory", timeout=30, trust_env=False)
+            answer.raise_for_status()
+        except httpx.HTTPError as error:
+            raise SandboxError(f"the emulator at {self.emulator_url} does not answer ({error})") from None
+        return {kind: names for kind, names in answer.json().items() if names}
+
+
+@contextmanager
+def _ended(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Leave no engine behind: on an exception it is told to cancel; what is left of it after a while is killed."""
+    try:
+        yield
+    except BaseException as reason:
+        if process.poll() is None:
+            engine = psutil.Process(process.pid)
+            family = [engine, *engine.children(recursive=True)]
+            if not isinstance(reason, KeyboardInterrupt):  # Ctrl-C has reached the engine already, and twice means now
+                process.send_signal(signal.SIGINT)
+            _, alive = psutil.wait_procs(family, CANCEL_SECONDS)
+            for survivor in alive:
+                survivor.kill()
+            process.wait()
+        raise
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to run a sandbox.
+
+    `time_scale` divides the real durations of Google's long operations; 0 ends them at once. A `kept` sandbox outlives
+    the process that started it. `real_plugins` takes provider plugins the user has installed instead of the stand-ins.
+    """
+
+    time_scale: float = 0
+    kept: bool = False
+    real_plugins: bool = True
+
+
+def start(
+    run: RunDirectory, plan: Plan, program_dir: Path = CHECKOUT, tick: toolchain.Tick = toolchain.silent
+) -> Session:
+    """Start a sandbox in its run directory, which is made anew: what a killed sandbox left there is removed.
+
+    Raises SandboxError where one is running there already or the emulator does not come up, ToolchainError where the
+    engine cannot be built.
+    """
+    pulumi = toolchain.engine(tick)
+    toolchain.ensure(KUBERNETES_BINARIES, tick)
+    with run.hold() as lock:
+        if lock is None:
+            raise SandboxError(ALREADY_RUNNING)
+        if run.root.exists():  # left by a sandbox that was killed
+            shutil.rmtree(run.root)
+        _prepare(run, pulumi, plan)
+        process = _start_emulator(run, plan, lock)
+        try:
+            url = _wait_ready(run, process)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+    return Session(run, url, process.pid, program_dir)
+
+
+def _prepare(run: RunDirectory, pulumi: Path, plan: Plan) -> None:
+    run.root.mkdir(parents=True, mode=0o700)
+    run.backend.mkdir()
+    run.stacks.mkdir()
+    run.kubernetes.mkdir()
+    run.token_file.touch(mode=0o600)
+    run.token_file.write_text(secrets.token_hex(16))
+    authority = CertificateAuthority(run.kubernetes / AUTHORITY)
+    run.trust_file.write_text(Path(certifi.where()).read_text() + authority.pair.certificate.read_text())
+    origins = environment.install(run, pulumi, real_plugins=plan.real_plugins)
+    run.origins_file.write_text(json.dumps(origins))
+
+
+def _start_emulator(run: RunDirectory, plan: Plan, lock: int) -> subprocess.Popen[bytes]:
+    """The emulator inherits the lock, and with it the ownership of the run directory."""
+    command = [
+        *(sys.executable, "-m", "sandbox.cloud", "--kubernetes", str(run.kubernetes)),
+        *("--state", str(run.cloud_state), "--ready-file", str(run.ready_file), "--time-scale", str(plan.time_scale)),
+        *(() if plan.kept else ("--parent-pid", str(os.getpid()))),
+    ]
+    with run.log.open("ab") as log:
+        return subprocess.Popen(
+            command,
+            cwd=CHECKOUT,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=(lock,),
+            # Ctrl-C is for the person's command; the sandbox is stopped by its owner afterwards.
+            start_new_session=True,
+        )
+
+
+def _wait_ready(run: RunDirectory, process: subprocess.Popen[bytes]) -> str:
+    deadline = time.monotonic() + START_SECONDS
+    while not run.ready_file.exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise SandboxError(f"the emulator did not start (log: {run.log}):\n{_tail(run.log)}")
+        time.sleep(0.05)
+    return str(json.loads(run.ready_file.read_text())["url"])
+
+
+def _tail(log: Path, lines: int = 15) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def attach(run: RunDirectory, program_dir: Path = CHECKOUT) -> Session | None:
+    """The sandbox that is running in this run directory, if any."""
+    if not run.locked():
+        return None
+    try:
+        ready = json.loads(run.ready_file.read_text())
+    except FileNotFoundError:
+        raise SandboxError("a sandbox of this checkout is starting or stopping right now; try again") from None
+    return Session(run, ready["url"], ready["pid"], program_dir)
+
+
+def stop(session: Session) -> None:
+    """Stop the emulator and everything it started, and remove the run directory."""
+    if session.run.locked():  # else the emulator ended by itself, and its pid may be another process by now
+        emulator = psutil.Process(session.emulator_pid)
+        family = [emulator, *emulator.children(recursive=True)]
+        emulator.terminate()
+        _, alive = psutil.wait_procs(family, timeout=STOP_SECONDS)
+        for process in alive:
+            process.kill()
+        psutil.wait_procs(alive, timeout=STOP_SECONDS)
+    session.run.remove()
+
+
+@contextmanager
+def running(
+    run: RunDirectory, plan: Plan, program_dir: Path = CHECKOUT, tick: toolchain.Tick = toolchain.silent
+) -> Iterator[Session]:
+    """A sandbox for the length of a `with` block."""
+    session = start(run, plan, program_dir, tick)
+    try:
+        yield session
+    finally:
+        stop(session)

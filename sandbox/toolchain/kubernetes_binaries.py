@@ -1,0 +1,51 @@
+"""The control plane's programs as rows of the toolchain: Kubernetes, etcd, kwok, JobSet, Kueue, helm."""
+
+from __future__ import annotations
+
+from sandbox.toolchain.binary import Binary
+
+KUBERNETES_VERSION = "1.36.3"
+KUEUE_VERSION = "0.19.2"
+HELM_VERSION = "3.20.2"
+
+# Without these stamps every client takes the server for version 0.0.
+_KUBERNETES_STAMP = " ".join(
+    (
+        "-s -w",
+        f"-X k8s.io/component-base/version.gitVersion=v{KUBERNETES_VERSION}",
+        "-X k8s.io/component-base/version.gitMajor=1",
+        "-X k8s.io/component-base/version.gitMinor=36",
+        f"-X k8s.io/client-go/pkg/version.gitVersion=v{KUBERNETES_VERSION}",
+    )
+)
+_NO_PROFILE = ("-pgo=off",)  # upstream's default.pgo only makes the build slower
+
+
+def _kubernetes(name: str, seconds: int) -> Binary:
+    package = f"k8s.io/kubernetes/cmd/{name}"
+    return Binary(name, "kubernetes", package, seconds, ldflags=_KUBERNETES_STAMP, build_flags=_NO_PROFILE)
+
+
+_ROWS = (
+    Binary("etcd", "kubernetes", "go.etcd.io/etcd/server/v3", seconds=22),
+    _kubernetes("kube-apiserver", seconds=180),
+    _kubernetes("kube-controller-manager", seconds=55),
+    _kubernetes("kube-scheduler", seconds=6),
+    Binary("kwok", "kubernetes", "sigs.k8s.io/kwok/cmd/kwok", seconds=17),
+    Binary("jobset", "kubernetes", "sigs.k8s.io/jobset", seconds=9),
+    Binary(
+        "kueue",
+        "kueue",
+        "sigs.k8s.io/kueue/cmd/kueue",
+        seconds=228,
+        ldflags=f"-s -w -X sigs.k8s.io/kueue/pkg/version.GitVersion=v{KUEUE_VERSION}",
+    ),
+    Binary(
+        "helm",
+        "helm",
+        "helm.sh/helm/v3/cmd/helm",
+        seconds=130,
+        ldflags=f"-s -w -X helm.sh/helm/v3/internal/version.version=v{HELM_VERSION}",
+    ),
+)
+BINARIES = {row.name: row for row in _ROWS}

@@ -1,0 +1,109 @@
+"""Reads a platform, from Pulumi's configuration or from a stack file, and reports everything wrong with it at once."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from spec import rules
+from spec.errors import SpecError, SpecErrors
+from spec.platform import PLATFORM_KEY, Platform, below
+from spec.slice import Slice
+from spec.wording import translated
+
+PROJECT_KEY = "gcp:project"
+PROJECT_ID = r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]"
+
+# They stand in for what is missing or malformed, so that everything else can still be checked, and break no rule: the
+# zone is in no table, and the network has no ranges to be too small.
+PLACEHOLDERS: dict[str, Any] = {
+    "project": "unknown",
+    "zone": "unknown-region1-a",
+    "network": {"kind": "existing", "network": "n", "subnetwork": "n", "pods_range": "n", "services_range": "n"},
+}
+DECISIVE = ("machine_type", "generation", "topology", "chips", "capacity")
+"""Keys of a slice that most rules build on: without one of them the rest says nothing."""
+
+
+def load_platform(raw: object, *, project: str | None, stack: str = "") -> Platform:
+    """The platform in `raw`, the value of `tpu-platform:platform` as YAML or JSON gives it.
+
+    `project` is the value of `gcp:project`; `stack` names the origin in the headline of errors.
+    Raises SpecErrors with everything that is wrong, in form and by the rules.
+    """
+    errors = list(_project_errors(project))
+    platform, malformed = _parse(raw, project or PLACEHOLDERS["project"])
+    errors += malformed
+    if platform is not None:
+        errors += rules.check(platform, complete=not malformed)
+    if errors or platform is None:
+        raise SpecErrors(errors, f"stack {stack}" if stack else "")
+    return platform
+
+
+def load_stack_file(path: Path) -> Platform:
+    """The platform in a `Pulumi.<stack>.yaml`, read without Pulumi; raises SpecErrors, also when it is no such file."""
+    from spec.stack_file import read  # YAML is not needed, and takes its time, where Pulumi hands the configuration in
+
+    config = read(path)
+    stack = path.name.removeprefix("Pulumi.").removesuffix(".yaml")
+    return load_platform(config.get(PLATFORM_KEY), project=config.get(PROJECT_KEY), stack=stack)
+
+
+def _project_errors(project: object) -> Iterator[SpecError]:
+    if not project:
+        yield SpecError(PROJECT_KEY, "is missing", "pulumi config set gcp:project YOUR-PROJECT")
+    elif not isinstance(project, str) or not re.fullmatch(PROJECT_ID, project):
+        yield SpecError(PROJECT_KEY, f"{project!r} is not a project id", "the id, not the display name or the number")
+
+
+def _parse(raw: object, project: str) -> tuple[Platform | None, list[SpecError]]:
+    """The platform and what is wrong in form. Malformed parts are left out, so that rules can speak about the rest."""
+    if raw is None:
+        return None, [
+            SpecError(PLATFORM_KEY, "is missing", "see docs/configuration.md; the least is a zone and a slice")
+        ]
+    if not isinstance(raw, dict):
+        return None, [SpecError(PLATFORM_KEY, "is not a mapping", "write keys below it, such as zone:")]
+    errors = []
+    if "project" in raw:
+        errors.append(SpecError(below("project"), "unknown key", f"the project is set once for all, as {PROJECT_KEY}"))
+    raw = {**_with_text_keys(raw), "project": project}
+    try:
+        return Platform.model_validate(raw), errors
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+    errors += (translated(detail, raw) for detail in details)
+    try:
+        return Platform.model_validate(_without_malformed(raw, details)), errors
+    except ValidationError:
+        return None, errors
+
+
+def _with_text_keys(value: Any) -> Any:
+    """YAML reads the key in `1: ...` as a number; a key is a name, whatever it looks like."""
+    if isinstance(value, dict):
+        return {str(key): _with_text_keys(item) for key, item in value.items()}
+    return [_with_text_keys(item) for item in value] if isinstance(value, list) else value
+
+
+def _without_malformed(raw: dict[str, Any], details: list[ErrorDetails]) -> dict[str, Any]:
+    """The raw platform without what is malformed: single settings where nothing else hangs on them, else the part."""
+    rest: dict[str, Any] = dict(raw)
+    rest["slices"] = dict(raw["slices"]) if isinstance(raw.get("slices"), dict) else {}
+    for detail in details:
+        match detail["loc"]:
+            case ("slices", str(name), str(key), *_) if key in Slice.model_fields and key not in DECISIVE:
+                rest["slices"][name] = {k: v for k, v in rest["slices"].get(name, {}).items() if k != key}
+            case ("slices", str(name), *_):
+                rest["slices"].pop(name, None)
+            case ("cluster", str(key), *_) if isinstance(rest.get("cluster"), dict):
+                rest["cluster"] = {k: v for k, v in rest["cluster"].items() if k != key}
+            case (str(section), *_) if section in PLACEHOLDERS:
+                rest[section] = PLACEHOLDERS[section]
+            case (str(section), *_):
+                rest.pop(section, None)
+    return rest

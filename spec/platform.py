@@ -1,0 +1,242 @@
+"""The platform: one object that a person writes, and the plan of everything that follows from it."""
+
+from functools import cached_property
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from spec.cluster import CpuPool as CpuPoolSpec
+from spec.cluster import GkeCluster, PoolOptions
+from spec.errors import SpecWarning
+from spec.model import Day, Flag, Labels, Model, Name, text
+from spec.network import CreatedNetwork, Network
+from spec.queues import Cohort, Queue
+from spec.slice import Slice
+from spec.slices import (
+    HOURS_PER_MONTH,
+    ComputeClass,
+    CpuPool,
+    SlicePlan,
+    WorkloadPolicy,
+    api_taint,
+    plan_group,
+)
+from spec.software import Software
+
+_ZONE_CHECK, _ZONE_SCHEMA = text(
+    "[a-z]+-[a-z]+[0-9]+-[a-z]{1,2}[0-9]*[a-z]?", "a zone", "for example us-east5-b; the region follows from it"
+)
+PLATFORM_KEY = "tpu-platform:platform"
+"""Where the platform stands in a stack's configuration."""
+
+SYSTEM_POOL = "system"
+
+# The usual system machine, but for zones that lack the e2 family (keras-team/kinetic #305).
+DEFAULT_MACHINE = "e2-standard-4"
+MACHINE_IN_ZONE = {"us-central2-b": "n2-standard-4"}
+
+# Families that take no persistent disk; all others start from pd-balanced.
+HYPERDISK_FAMILIES = ("n4", "n4a", "n4d", "c4", "c4a", "c4d", "x4", "h4d")
+
+SERVICES = (
+    "cloudresourcemanager.googleapis.com",
+    "compute.googleapis.com",
+    "container.googleapis.com",
+    "iam.googleapis.com",
+    "logging.googleapis.com",
+    "monitoring.googleapis.com",
+)
+
+
+class Rate(Model):
+    """What you pay for a chip, to be used instead of list prices."""
+
+    usd_per_chip_hour: Annotated[float, Field(gt=0)]
+    """Price of one chip for an hour."""
+    spot_usd_per_chip_hour: Annotated[float | None, Field(gt=0)] = None
+    """The same on spot capacity; without it spot has no price."""
+    as_of: Day
+    """Day on which this price was valid."""
+    source: Annotated[str, Field(min_length=1)]
+    """Where it is written, for example a contract."""
+
+
+class Platform(Model):
+    """A Kubernetes cluster, its TPU slices and what schedules work onto them, in one zone of one project.
+
+    Properties assume a platform that passed `rules.check`, as `load` sees to.
+    """
+
+    name: Annotated[Name, Field(max_length=22)] = "tpu"
+    """Prefix of every cloud name; two platforms of a project need two names."""
+    project: str
+    """Google Cloud project; from gcp:project."""
+    zone: Annotated[str, _ZONE_CHECK, _ZONE_SCHEMA]
+    """Zone of all slices; the region follows from it."""
+    allow_unlisted_zone: Flag = False
+    """Accept a TPU generation in a zone where it is not known to be offered."""
+    protect: Flag = True
+    """Refuse plans that delete or replace the cluster or a slice."""
+    labels: Labels = {}
+    """Google Cloud labels of everything that takes labels."""
+    cluster: GkeCluster = GkeCluster()
+    """The Kubernetes cluster."""
+    network: Network = CreatedNetwork()
+    """The network: a new one, or one that exists."""
+    slices: dict[Name, Slice] = {}
+    """TPU slices, by a name of your choice."""
+    namespaces: tuple[Name, ...] = ("tpu-workloads",)
+    """Kubernetes namespaces that teams submit workloads to."""
+    queues: dict[Name, Queue] = {}
+    """Who may use which slices, by queue; none: no Kueue."""
+    cohorts: dict[Name, Cohort] = {}
+    """Trees of cohorts, where queues share beyond one."""
+    priorities: dict[Name, Annotated[int, Field(strict=True)]] = {}
+    """Priority classes of workloads, by name; higher numbers go first."""
+    software: Software = Software()
+    """Versions and settings of the controllers."""
+    prices: dict[str, Rate] = {}
+    """Your prices, by generation; list prices if unset."""
+
+    @property
+    def region(self) -> str:
+        return self.zone.rpartition("-")[0]
+
+    @property
+    def location(self) -> str:
+        """Where the control plane is: the region, or the zone."""
+        return self.region if self.cluster.regional else self.zone
+
+    @property
+    def cluster_name(self) -> str:
+        return self.name
+
+    @property
+    def cluster_id(self) -> str:
+        """Full resource name of the cluster, known before it exists."""
+        return f"projects/{self.project}/locations/{self.location}/clusters/{self.cluster_name}"
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """Google APIs that the platform calls."""
+        keys = [self.cluster.kms_key, *(spec.kms_key for spec in self.slices.values())]
+        return tuple(sorted([*SERVICES, *(["cloudkms.googleapis.com"] if any(keys) else [])]))
+
+    @property
+    def most_nodes(self) -> int:
+        """Nodes of the cluster when everything runs."""
+        hosts = sum(pool.most_nodes for plan in self.slice_plans for pool in plan.pools)
+        return hosts + sum(pool.max_nodes for pool in (self.system_pool, *self.cpu_pools))
+
+    @property
+    def workload_namespaces(self) -> tuple[str, ...]:
+        """Namespaces that work is submitted from: the platform's own and those of its queues."""
+        queued = (namespace for queue in self.queues.values() for namespace in queue.namespaces)
+        return tuple(dict.fromkeys([*self.namespaces, *queued]))
+
+    @property
+    def auto_upgrade(self) -> bool:
+        """Always: GKE refuses anything else on a release channel; maintenance exclusions hold upgrades back instead."""
+        return True
+
+    @property
+    def needs_slice_controller(self) -> bool:
+        return any(spec.dynamic_slicing for spec in self.slices.values())
+
+    @property
+    def needs_multi_networking(self) -> bool:
+        return any(spec.additional_networks for spec in self.slices.values())
+
+    @cached_property
+    def slice_plans(self) -> tuple[SlicePlan, ...]:
+        """Every group of slices, by name, alternatives of a fallback in their order."""
+        return tuple(plan for name in sorted(self.slices) for plan in plan_group(self, name, self.slices[name]))
+
+    @cached_property
+    def workload_policies(self) -> tuple[WorkloadPolicy, ...]:
+        """One policy for each distinct topology and mode, shared by the pools of that shape."""
+        policies = {
+            plan.placement.policy: WorkloadPolicy(
+                plan.placement.policy,
+                plan.placement.topology,
+                "PROVISION_ONLY" if self.slices[plan.group].dynamic_slicing else None,
+            )
+            for plan in self.slice_plans
+            if plan.placement and plan.placement.policy
+        }
+        return tuple(policies[name] for name in sorted(policies))
+
+    @property
+    def compute_classes(self) -> tuple[ComputeClass, ...]:
+        """One ComputeClass for each slice with fallbacks."""
+        groups: dict[str, list[SlicePlan]] = {}
+        for plan in self.slice_plans:
+            if plan.compute_class:
+                groups.setdefault(plan.compute_class, []).append(plan)
+        return tuple(
+            ComputeClass(name, tuple(tuple(pool.name for pool in plan.pools) for plan in plans))
+            for name, plans in groups.items()
+        )
+
+    @cached_property
+    def system_pool(self) -> CpuPool:
+        """The pool that carries controllers."""
+        spec = self.cluster.system_pool
+        machine_type = spec.machine_type or default_machine(self.zone)
+        return _cpu_pool(SYSTEM_POOL, machine_type, spec.min, spec)
+
+    @cached_property
+    def cpu_pools(self) -> tuple[CpuPool, ...]:
+        """Further pools without TPUs, by name."""
+        pools: dict[str, CpuPoolSpec] = self.cluster.cpu_pools
+        return tuple(_cpu_pool(name, pools[name].machine_type, pools[name].min, pools[name]) for name in sorted(pools))
+
+    @cached_property
+    def totals(self) -> dict[str, Any]:
+        """Sums over all slices when all run; a slice with fallbacks counts once, with its first choice.
+
+        `price_per_hour_usd` and `price_per_month_usd` (of 730 hours) are None when any slice has no known price.
+        """
+        plans = list({plan.group: plan for plan in reversed(self.slice_plans)}.values())
+        prices = [plan.price_per_hour for plan in plans]
+        hourly = None if None in prices else round(sum(price or 0 for price in prices), 2)
+        return {
+            "slices": sum(plan.count for plan in plans),
+            "hosts": sum(plan.count * plan.hosts for plan in plans),
+            "chips": sum(plan.total_chips for plan in plans),
+            "hbm_gib": sum(plan.total_chips * plan.generation.hbm_gib for plan in plans),
+            "bf16_tflops": sum(plan.total_chips * plan.generation.bf16_tflops for plan in plans),
+            "price_per_hour_usd": hourly,
+            "price_per_month_usd": None if hourly is None else round(hourly * HOURS_PER_MONTH, 2),
+        }
+
+    @cached_property
+    def warnings(self) -> tuple[SpecWarning, ...]:
+        """What is legal but likely to disappoint."""
+        from spec.rules import warnings  # rules are about platforms, so they import this module
+
+        return warnings(self)
+
+
+def default_machine(zone: str) -> str:
+    """CPU machine type for controllers, one that the zone offers."""
+    return MACHINE_IN_ZONE.get(zone, DEFAULT_MACHINE)
+
+
+def below(path: str) -> str:
+    """A path below the platform, as it stands in the stack file."""
+    return f"{PLATFORM_KEY}.{path}" if path else PLATFORM_KEY
+
+
+def _cpu_pool(name: str, machine_type: str, minimum: int, spec: PoolOptions) -> CpuPool:
+    family = machine_type.partition("-")[0]
+    return CpuPool(
+        name=name,
+        machine_type=machine_type,
+        min_nodes=minimum,
+        max_nodes=spec.max,
+        disk_type=spec.disk_type or ("hyperdisk-balanced" if family in HYPERDISK_FAMILIES else "pd-balanced"),
+        disk_size_gb=spec.disk_size_gb,
+        labels=spec.labels,
+        taints=tuple(api_taint(taint.key, taint.value, taint.effect) for taint in spec.taints),
+    )

@@ -1,0 +1,53 @@
+"""What a platform must satisfy beyond the type of each key: one function a rule, with its reason and upstream source.
+
+`check` runs them all. Rules come in scopes: `shape` (one slice by itself, in order; the first refusal ends it, since
+later ones build on it), `slice` (a slice within its platform), `platform` and `queues`. A rule yields a `Finding` for
+each thing to put right; the docs table is made from this registry.
+"""
+
+from spec.errors import SpecError, SpecWarning
+from spec.platform import Platform, below
+from spec.rules import platform as _platform_rules  # noqa: F401  importing the modules declares their rules
+from spec.rules import queues as _queue_rules  # noqa: F401
+from spec.rules import shape as _shape_rules  # noqa: F401
+from spec.rules import slices as _slice_rules  # noqa: F401
+from spec.rules.registry import PLATFORM, QUEUES, SHAPE, SLICE, Finding, SliceView
+from spec.shape import resolve
+
+
+def check(platform: Platform, *, complete: bool = True) -> tuple[SpecError, ...]:
+    """Every violation of a rule; empty when the platform is sound.
+
+    `complete`: the platform is all that a person wrote, so what a queue does not find there does not exist.
+    """
+    errors: list[SpecError] = []
+    views: list[SliceView] = []
+    for name, spec in platform.slices.items():
+        refusal = next(SHAPE.findings(spec, "error"), None)
+        if refusal is not None:
+            errors.append(SpecError(*_complete(f"slices.{name}", refusal)))
+        else:
+            views.append(SliceView(platform, name, spec, resolve(spec)))
+    for view in views:
+        errors += (SpecError(*_complete(f"slices.{view.name}", found)) for found in SLICE.findings(view, "error"))
+    # Platform rules count pools and addresses, for which every slice must have a shape.
+    known = platform.model_copy(update={"slices": {view.name: view.spec for view in views}})
+    errors += (SpecError(*_complete("", found)) for found in PLATFORM.findings(known, "error"))
+    if complete and len(views) == len(platform.slices):
+        errors += (SpecError(*_complete("", found)) for found in QUEUES.findings(platform, "error"))
+    return tuple(errors)
+
+
+def warnings(platform: Platform) -> tuple[SpecWarning, ...]:
+    """What is legal but likely to disappoint, of a platform without errors."""
+    found = []
+    for name, spec in platform.slices.items():
+        view = SliceView(platform, name, spec, resolve(spec))
+        found += [_complete(f"slices.{name}", finding) for finding in SLICE.findings(view, "warning")]
+    found += [_complete("", finding) for finding in PLATFORM.findings(platform, "warning")]
+    return tuple(SpecWarning(*finding) for finding in found)
+
+
+def _complete(base: str, finding: Finding) -> Finding:
+    """The finding with its path as it stands in the stack file."""
+    return finding._replace(path=below(".".join(part for part in (base, finding.path) if part)))

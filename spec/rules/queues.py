@@ -1,0 +1,50 @@
+"""Whether queues share out slices that exist."""
+
+from collections.abc import Iterator
+
+from spec.platform import Platform
+from spec.rules.registry import QUEUES, Finding
+
+
+@QUEUES.rule(
+    "queue-slices",
+    reason="A queue's share is of slices that exist, and together queues own no more than there are.",
+    source="Kueue: a nominal quota beyond the hardware admits what cannot run",
+)
+def queue_slices(platform: Platform) -> Iterator[Finding]:
+    owned = dict.fromkeys(platform.slices, 0)
+    for name, queue in platform.queues.items():
+        for group, share in queue.slices.items():
+            path = f"queues.{name}.slices.{group}"
+            if group not in owned:
+                yield Finding(path, f"there are no slices {group}", f"one of {', '.join(owned) or 'none yet'}")
+                continue
+            owned[group] += share
+            if owned[group] > (count := platform.slices[group].count):
+                yield Finding(
+                    path,
+                    f"queues own {owned[group]} slices of {group}, which has {count}",
+                    f"lower the shares to {count} in all, or raise slices.{group}.count",
+                )
+
+
+@QUEUES.rule(
+    "queue-cohorts",
+    reason="Cohorts form trees.",
+    source="Kueue, hierarchical cohorts",
+)
+def queue_cohorts(platform: Platform) -> Iterator[Finding]:
+    for name, cohort in platform.cohorts.items():
+        if cohort.parent is not None and cohort.parent not in platform.cohorts:
+            yield Finding(f"cohorts.{name}.parent", f"there is no cohort {cohort.parent}", "describe it under cohorts")
+        elif name in _ancestors(platform, name):
+            yield Finding(f"cohorts.{name}.parent", f"{name} would be its own ancestor", "break the circle")
+
+
+def _ancestors(platform: Platform, name: str) -> list[str]:
+    found: list[str] = []
+    cohort = platform.cohorts.get(name)
+    while cohort and cohort.parent and cohort.parent not in found:
+        found.append(cohort.parent)
+        cohort = platform.cohorts.get(cohort.parent)
+    return found

@@ -1,0 +1,77 @@
+"""The registry of rules: what a rule is, and the scopes that rules are declared in."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, Literal, NamedTuple, TypeVar
+
+from spec.capacity import AnyCapacity
+from spec.platform import Platform
+from spec.shape import Shape
+from spec.slice import Slice
+
+
+class Finding(NamedTuple):
+    """Something to put right: `path` below the rule's scope, what is wrong and why, what to write instead."""
+
+    path: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class SliceView:
+    """A slice whose shape is known, within its platform."""
+
+    platform: Platform
+    name: str
+    spec: Slice
+    shape: Shape
+
+    def alternatives(self) -> Iterator[tuple[str, AnyCapacity]]:
+        """Path and value of every capacity model of the slice."""
+        for index, capacity in enumerate(self.spec.capacity):
+            yield ("capacity" if len(self.spec.capacity) == 1 else f"capacity[{index}]"), capacity
+
+
+View = TypeVar("View")
+Check = Callable[[View], Iterator[Finding]]
+
+
+@dataclass(frozen=True)
+class Rule(Generic[View]):
+    """A rule: `reason` says why in a sentence, `source` who states it upstream."""
+
+    id: str
+    level: Literal["error", "warning"]
+    reason: str
+    source: str
+    check: Check[View]
+
+
+@dataclass
+class Scope(Generic[View]):
+    """The rules of one scope, in the order in which they were declared."""
+
+    rules: list[Rule[View]] = field(default_factory=list)
+
+    def rule(
+        self, id: str, *, reason: str, source: str, level: Literal["error", "warning"] = "error"
+    ) -> Callable[[Check[View]], Check[View]]:
+        """Declares the decorated function a rule of this scope."""
+
+        def register(check: Check[View]) -> Check[View]:
+            self.rules.append(Rule(id, level, reason, source, check))
+            return check
+
+        return register
+
+    def findings(self, view: View, level: Literal["error", "warning"]) -> Iterator[Finding]:
+        for rule in self.rules:
+            if rule.level == level:
+                yield from rule.check(view)
+
+
+SHAPE: Scope[Slice] = Scope()
+SLICE: Scope[SliceView] = Scope()
+PLATFORM: Scope[Platform] = Scope()
+QUEUES: Scope[Platform] = Scope()

@@ -1,0 +1,524 @@
+"""What a slice with a known shape may ask for: capacity, devices, disks, networks, versions, labels."""
+
+import re
+from collections.abc import Iterator
+
+from spec import versions
+from spec.capacity import BEHAVIOUR, MAX_FLEX_SECONDS, FlexStart, Queued, Reservation
+from spec.catalogue import GENERATIONS, HOSTS_PER_SUB_BLOCK, KNOWN_ZONES, MACHINES
+from spec.rules.registry import SLICE, Finding, SliceView
+from spec.slices import plan_group
+from spec.versions import Floor
+
+CUBE = "4x4x4"
+GKE_POOL_NAME_LIMIT = 40
+OLDEST_OFFERED = "1.32"
+"""No release channel starts a cluster below this line any more, so lower floors need no warning."""
+
+RESERVED_LABEL_DOMAINS = ("cloud.google.com", "google.com", "kubernetes.io", "k8s.io", "gke.io", "tpu-platform")
+
+_LABEL_NAME = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+LABEL_KEY = rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}"
+LABEL_VALUE = rf"({_LABEL_NAME})?"
+RESOURCE_LABEL_KEY = r"[a-z][a-z0-9_-]{0,62}"
+RESOURCE_LABEL_VALUE = r"[a-z0-9_-]{0,63}"
+NETWORK_TAG = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
+
+
+@SLICE.rule(
+    "generation-in-zone",
+    reason="A pool of a generation that the zone lacks fails after minutes.",
+    source="GKE documentation and peer tools' zone lists, which are not exhaustive",
+)
+def generation_in_zone(view: SliceView) -> Iterator[Finding]:
+    generation, platform = view.shape.generation, view.platform
+    if platform.zone in KNOWN_ZONES and platform.zone not in generation.zones and not platform.allow_unlisted_zone:
+        there = ", ".join(other.name for other in GENERATIONS.values() if platform.zone in other.zones)
+        yield Finding(
+            _hardware_key(view),
+            f"{generation.name} is not known in {platform.zone}, which offers {there}",
+            f"use a zone among {', '.join(generation.zones)}, or set allow_unlisted_zone: true if you know better",
+        )
+
+
+@SLICE.rule(
+    "zone-unlisted",
+    level="warning",
+    reason="Zones are added often, so the list can only warn.",
+    source="GKE documentation",
+)
+def zone_unlisted(view: SliceView) -> Iterator[Finding]:
+    generation, platform = view.shape.generation, view.platform
+    if platform.zone not in generation.zones:
+        yield Finding(
+            _hardware_key(view),
+            f"{generation.name} in {platform.zone} is not in the list of known zones",
+            f"check that the zone offers it; known are {', '.join(generation.zones)}",
+        )
+
+
+@SLICE.rule(
+    "dws-generation",
+    reason="The Dynamic Workload Scheduler does not serve v4.",
+    source="cluster-autoscaler deprecated_machine_types_config.go",
+)
+def dws_generation(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        if BEHAVIOUR[capacity.model].flex_start and not view.shape.generation.dws:
+            yield Finding(
+                f"{path}.model",
+                f"{capacity.model} is not available for {view.shape.generation.name}",
+                "use on-demand, spot or reservation",
+            )
+
+
+@SLICE.rule(
+    "dws-duration",
+    reason="The Dynamic Workload Scheduler lends hosts for at most seven days.",
+    source="GKE documentation, flex-start",
+)
+def dws_duration(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        if isinstance(capacity, FlexStart | Queued) and int(capacity.max_run_duration[:-1]) > MAX_FLEX_SECONDS:
+            yield Finding(
+                f"{path}.max_run_duration",
+                f"{capacity.max_run_duration} is longer than the seven days that {capacity.model} lends hosts for",
+                "write 7d or less",
+            )
+
+
+@SLICE.rule(
+    "dws-autoscales",
+    reason="Flex-start pools begin without hosts and get them on demand; a fixed number cannot be asked for.",
+    source="GKE documentation, flex-start; cluster-toolkit gke-consumption-options",
+)
+def dws_autoscales(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        if view.spec.autoscale is False and BEHAVIOUR[capacity.model].always_autoscaled:
+            yield Finding(
+                "autoscale",
+                f"false contradicts {path}.model {capacity.model}, whose hosts come when pods wait for them",
+                "leave autoscale out",
+            )
+
+
+@SLICE.rule(
+    "flex-multi-host",
+    level="warning",
+    reason="GKE documents flex-start for single-host TPUs; cluster-toolkit ships multi-host blueprints.",
+    source="GKE documentation; cluster-toolkit gke-consumption-options",
+)
+def flex_multi_host(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        if BEHAVIOUR[capacity.model].flex_start and view.shape.multi_host:
+            yield Finding(
+                f"{path}.model",
+                f"{capacity.model} of slices with several hosts is not documented for every zone",
+                "try it with one slice before you rely on it",
+            )
+
+
+@SLICE.rule(
+    "fallback-order",
+    reason="A ComputeClass tries pools in order; queued pools are filled by Kueue, and a repeated model adds nothing.",
+    source="GKE documentation, ComputeClass; accelerated-platforms compute classes",
+)
+def fallback_order(view: SliceView) -> Iterator[Finding]:
+    if len(view.spec.capacity) == 1:
+        return
+    seen: set[str] = set()
+    for path, capacity in view.alternatives():
+        if isinstance(capacity, Queued):
+            yield Finding(
+                path, "queued cannot be one of several: Kueue, not a ComputeClass, fills its pools", "use flex-start"
+            )
+        if capacity.model in seen:
+            yield Finding(path, f"{capacity.model} is in the list twice", "name every model once")
+        seen.add(capacity.model)
+    if view.spec.autoscale is False:
+        yield Finding(
+            "autoscale", "false contradicts a list of capacity models: pools of later ones start empty", "leave it out"
+        )
+
+
+@SLICE.rule(
+    "reservation-parts",
+    reason="A sub-block is addressed within its block, and a slice lies in one sub-block.",
+    source="GKE documentation, reservation block and sub-block consumption; xpk core/reservation.py",
+)
+def reservation_parts(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        if not isinstance(capacity, Reservation) or not capacity.sub_block:
+            continue
+        if capacity.block is None:
+            yield Finding(
+                f"{path}.block", "is missing: a sub-block is addressed within its block", "name the block as well"
+            )
+        given = len(capacity.sub_block)
+        if given not in (1, view.spec.count):
+            yield Finding(
+                f"{path}.sub_block",
+                f"{given} sub-blocks for {view.spec.count} slices",
+                "give one sub-block for all slices, or one for each",
+            )
+        elif given > 1 and not view.shape.multi_host:
+            yield Finding(
+                f"{path}.sub_block",
+                "single-host slices share one node pool, so they share one sub-block",
+                "give one sub-block, or several entries under slices",
+            )
+
+
+@SLICE.rule(
+    "sub-block-size",
+    reason="A tpu7x sub-block is one 4x4x4 cube of 16 hosts.",
+    source="GKE documentation, TPU sub-blocks; cluster-toolkit gke-tpu-7x",
+)
+def sub_block_size(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        if not isinstance(capacity, Reservation) or not capacity.sub_block or view.shape.generation.name != "tpu7x":
+            continue
+        shared = view.spec.count if len(capacity.sub_block) == 1 else 1
+        if (wanted := shared * view.shape.hosts) > HOSTS_PER_SUB_BLOCK:
+            yield Finding(
+                f"{path}.sub_block",
+                f"{wanted} hosts do not fit a sub-block of {HOSTS_PER_SUB_BLOCK}",
+                "give a sub-block for each slice, or a smaller topology",
+            )
+
+
+@SLICE.rule(
+    "inactive-reservation",
+    reason="An autoscaler would try to fill pools from a reservation that has not begun.",
+    source="cluster-toolkit is_reservation_active",
+)
+def inactive_reservation(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        autoscaled = view.spec.autoscale or len(view.spec.capacity) > 1
+        if isinstance(capacity, Reservation) and not capacity.active and autoscaled:
+            yield Finding(
+                f"{path}.active",
+                "false contradicts autoscaling, which would ask the reservation for hosts",
+                "leave autoscale out, or the reservation until it has begun",
+            )
+
+
+@SLICE.rule(
+    "reservation-ends",
+    level="warning",
+    reason="Hosts disappear when a calendar reservation ends.",
+    source="GKE documentation, calendar reservations",
+)
+def reservation_ends(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        if isinstance(capacity, Reservation) and capacity.ends:
+            yield Finding(
+                f"{path}.ends",
+                f"hosts of {view.name} are taken back on {capacity.ends}",
+                "remove the slice before that day, or set active: false",
+            )
+
+
+@SLICE.rule(
+    "periodic-maintenance",
+    reason="Hosts are maintained periodically only within a reservation made that way.",
+    source="xpk: 'is incorrect for the requested resources'",
+)
+def periodic_maintenance(view: SliceView) -> Iterator[Finding]:
+    if view.spec.host_maintenance != "PERIODIC":
+        return
+    for path, capacity in view.alternatives():
+        if not isinstance(capacity, Reservation) or capacity.maintenance != "PERIODIC":
+            yield Finding(
+                "host_maintenance",
+                f"PERIODIC needs a reservation with periodic maintenance, which {path} is not",
+                "write AS_NEEDED, or capacity: {model: reservation, maintenance: PERIODIC, ...}",
+            )
+
+
+@SLICE.rule(
+    "dra-generation",
+    reason="The TPU DRA driver does not serve tpu7x (up to 0.2.0): pods would wait for devices for ever.",
+    source="kubernetes-sigs/dra-driver-google-tpu @f5a9d8c",
+)
+def dra_generation(view: SliceView) -> Iterator[Finding]:
+    if view.spec.devices == "dra" and not view.shape.generation.dra:
+        yield Finding(
+            "devices",
+            f"the TPU DRA driver does not support {view.shape.generation.name} yet",
+            "write devices: device-plugin",
+        )
+
+
+@SLICE.rule(
+    "dra-from-zero",
+    level="warning",
+    reason="Scaling DRA pools from zero relies on GKE predicting devices that the driver has not published yet.",
+    source="cluster-autoscaler autoprovisioning/tpu_requests.go",
+)
+def dra_from_zero(view: SliceView) -> Iterator[Finding]:
+    if view.spec.devices == "dra" and any(
+        pool.min_nodes == 0 for plan in plan_group(view.platform, view.name, view.spec) for pool in plan.pools
+    ):
+        yield Finding(
+            "devices",
+            "claims against a pool without hosts are matched with GKE's prediction (uuid, index and tpuGen only)",
+            "select devices by tpuGen and count only, and shapes by node selector",
+        )
+
+
+@SLICE.rule(
+    "boot-disk-type",
+    reason="Each generation takes only some boot disk types.",
+    source="cluster-autoscaler deprecated_machine_types_config.go",
+)
+def boot_disk_type(view: SliceView) -> Iterator[Finding]:
+    legal = view.shape.generation.boot_disks
+    if view.spec.boot_disk.type is not None and view.spec.boot_disk.type not in legal:
+        yield Finding(
+            "boot_disk.type",
+            f"{view.spec.boot_disk.type} is not a boot disk of {view.shape.generation.name} hosts",
+            f"write {' or '.join(legal)}, or leave it out",
+        )
+
+
+@SLICE.rule(
+    "secondary-disk-needs-streaming",
+    reason="Cached images are found by image streaming.",
+    source="GKE documentation, secondary boot disks",
+)
+def secondary_disk_needs_streaming(view: SliceView) -> Iterator[Finding]:
+    if view.spec.secondary_boot_disks and not view.spec.image_streaming:
+        yield Finding("image_streaming", "secondary_boot_disks need image streaming", "leave image_streaming out")
+
+
+@SLICE.rule(
+    "dranet-machine",
+    reason="Only some hosts have network interfaces to hand out.",
+    source="cluster-autoscaler machinetypes/dranet.go",
+)
+def dranet_machine(view: SliceView) -> Iterator[Finding]:
+    if view.spec.dranet and not view.shape.machine.accelerator_nics:
+        able = ", ".join(machine.name for machine in MACHINES.values() if machine.accelerator_nics)
+        yield Finding(
+            "dranet",
+            f"{view.shape.machine.name} has no accelerator network interfaces",
+            f"leave it out, or use one of {able}",
+        )
+
+
+@SLICE.rule(
+    "one-network-model",
+    reason="GKE hands out accelerator interfaces either by DRANET or as additional networks.",
+    source="cluster-toolkit #5896, #4755",
+)
+def one_network_model(view: SliceView) -> Iterator[Finding]:
+    if view.spec.dranet and view.spec.additional_networks:
+        yield Finding(
+            "additional_networks", "cannot be combined with dranet", "keep one of dranet and additional_networks"
+        )
+
+
+@SLICE.rule(
+    "dynamic-slicing",
+    reason="Cubes to be joined at run time are tpu7x 4x4x4 slices, each in a reserved sub-block of its own.",
+    source="GKE documentation, dynamic slicing; cluster-toolkit enable_dynamic_slicing_for_tpus",
+)
+def dynamic_slicing(view: SliceView) -> Iterator[Finding]:
+    spec, shape = view.spec, view.shape
+    if not spec.dynamic_slicing:
+        return
+    if not shape.generation.dynamic_slicing:
+        yield Finding(
+            "dynamic_slicing", f"{shape.generation.name} has no dynamic slicing", "use tpu7x, or leave it out"
+        )
+    elif shape.topology != CUBE:
+        yield Finding("topology", f"dynamic slicing joins {CUBE} cubes, not {shape.topology}", f"write {CUBE}")
+    for path, capacity in view.alternatives():
+        if not isinstance(capacity, Reservation):
+            yield Finding(
+                path, "dynamic slicing needs a reservation", "use model: reservation with block and sub_block"
+            )
+        elif len(capacity.sub_block) != spec.count:
+            yield Finding(f"{path}.sub_block", f"{spec.count} cubes need as many sub-blocks", "name one for each cube")
+    if view.platform.cluster.release_channel != "RAPID":
+        yield Finding(
+            "dynamic_slicing", "works on the RAPID release channel only", "set cluster.release_channel: RAPID"
+        )
+
+
+@SLICE.rule(
+    "version-floor",
+    reason="Features start with a GKE version; below it the API refuses the pool, or pods wait for ever.",
+    source="GKE documentation and release notes",
+)
+def version_floor(view: SliceView) -> Iterator[Finding]:
+    version = view.platform.cluster.version
+    for key, floor in floors(view):
+        if version is not None and not versions.reaches(version, floor.version):
+            yield Finding(
+                key,
+                f"{floor.feature} needs GKE {floor.version}; cluster.version is {version}",
+                f"set cluster.version to {floor.version} or later",
+            )
+
+
+@SLICE.rule(
+    "version-unknown",
+    level="warning",
+    reason="Without cluster.version the channel's default decides, which may be too old.",
+    source="GKE documentation and release notes",
+)
+def version_unknown(view: SliceView) -> Iterator[Finding]:
+    needed = [(key, floor) for key, floor in floors(view) if not versions.reaches(OLDEST_OFFERED, floor.version)]
+    if view.platform.cluster.version is None and needed:
+        key, floor = max(needed, key=lambda pair: versions.parse(pair[1].version))
+        yield Finding(
+            key,
+            f"{floor.feature} needs GKE {floor.version}, and cluster.version is left to the release channel",
+            "check the channel's default version, or set cluster.version",
+        )
+
+
+def floors(view: SliceView) -> Iterator[tuple[str, Floor]]:
+    """The key that asks for a feature and the first GKE version that has it."""
+    generation, spec = view.shape.generation, view.spec
+    if generation.min_version:
+        yield _hardware_key(view), Floor(generation.name, generation.min_version)
+    if spec.devices == "dra":
+        yield "devices", versions.DRA
+    if spec.dranet:
+        yield "dranet", versions.DRANET
+    if any(BEHAVIOUR[capacity.model].flex_start for capacity in spec.capacity):
+        yield "capacity", versions.FLEX_START
+    if spec.dynamic_slicing:
+        yield "dynamic_slicing", versions.DYNAMIC_SLICING
+
+
+@SLICE.rule(
+    "pool-name",
+    reason="A node pool's name has at most 40 characters.",
+    source="GKE API, NodePool.name",
+)
+def pool_name(view: SliceView) -> Iterator[Finding]:
+    plans = plan_group(view.platform, view.name, view.spec)
+    longest = max((pool.name for plan in plans for pool in plan.pools), key=len)
+    if len(longest) > GKE_POOL_NAME_LIMIT:
+        excess = len(longest) - GKE_POOL_NAME_LIMIT
+        yield Finding("", f"its node pool {longest} has more than 40 characters", f"shorten the name by {excess}")
+
+
+@SLICE.rule(
+    "node-labels",
+    reason="Labels in Google's and Kubernetes' domains are set by GKE, and drift when declared.",
+    source="Kubernetes label syntax; cluster-toolkit's ignored label drift",
+)
+def node_labels(view: SliceView) -> Iterator[Finding]:
+    for key, value in view.spec.labels.items():
+        yield from reserved(f"labels.{key}", key)
+        if not re.fullmatch(LABEL_KEY, key):
+            yield Finding(
+                f"labels.{key}", f"{key!r} is not a label key", "letters, digits, -, _ and . with an optional domain/"
+            )
+        if not re.fullmatch(LABEL_VALUE, value):
+            yield Finding(f"labels.{key}", f"{value!r} is not a label value", "at most 63 letters, digits, -, _ and .")
+    for index, taint in enumerate(view.spec.taints):
+        yield from reserved(f"taints[{index}].key", taint.key)
+
+
+def reserved(path: str, key: str) -> Iterator[Finding]:
+    """Whether a label or taint key belongs to somebody else."""
+    domain = key.rpartition("/")[0]
+    if any(domain == owned or domain.endswith(f".{owned}") for owned in RESERVED_LABEL_DOMAINS):
+        yield Finding(path, f"{key} is set for you where it belongs", "leave it out")
+
+
+@SLICE.rule(
+    "resource-labels",
+    reason="Google Cloud labels are lower case and at most 63 characters.",
+    source="Google Cloud documentation, labels",
+)
+def resource_labels(view: SliceView) -> Iterator[Finding]:
+    yield from cloud_labels("resource_labels", view.spec.resource_labels)
+
+
+def cloud_labels(path: str, labels: dict[str, str]) -> Iterator[Finding]:
+    """Whether labels are such as Google Cloud takes on its resources."""
+    for key, value in labels.items():
+        if not re.fullmatch(RESOURCE_LABEL_KEY, key) or not re.fullmatch(RESOURCE_LABEL_VALUE, value):
+            yield Finding(
+                f"{path}.{key}",
+                f"{key}: {value} is not a Google Cloud label",
+                "lower-case letters, digits, - and _, at most 63 characters, the key starting with a letter",
+            )
+
+
+@SLICE.rule("network-tags", reason="Network tags are names.", source="Compute Engine API, tags")
+def network_tags(view: SliceView) -> Iterator[Finding]:
+    for index, tag in enumerate(view.spec.tags):
+        if not re.fullmatch(NETWORK_TAG, tag):
+            yield Finding(f"tags[{index}]", f"{tag!r} is not a network tag", "lower-case letters, digits and hyphens")
+
+
+@SLICE.rule(
+    "disk-key-region",
+    reason="A disk is encrypted with a key of its own region.",
+    source="Compute Engine documentation, customer-managed keys",
+)
+def disk_key_region(view: SliceView) -> Iterator[Finding]:
+    yield from key_region("kms_key", view.spec.kms_key, view.platform.region)
+
+
+def key_region(path: str, key: str | None, region: str) -> Iterator[Finding]:
+    """Whether a Cloud KMS key lies in the region."""
+    location = key.split("/")[3] if key else region
+    if location != region:
+        yield Finding(path, f"the key is in {location}, what it encrypts in {region}", f"use a key in {region}")
+
+
+@SLICE.rule(
+    "beyond-documented-size",
+    level="warning",
+    reason="v5p's largest documented slice is 16x16x24, although larger shapes are accepted by tools.",
+    source="Cloud TPU documentation; xpk system_characteristics.py",
+)
+def beyond_documented_size(view: SliceView) -> Iterator[Finding]:
+    cubes = view.shape.generation.documented_cubes
+    if cubes and view.shape.chips > cubes * 64:
+        yield Finding(
+            "topology",
+            f"{view.shape.topology} has {view.shape.chips} chips; the largest documented slice has {cubes * 64}",
+            "ask Google before you rely on it",
+        )
+
+
+@SLICE.rule(
+    "price-unknown",
+    level="warning",
+    reason="No usable list price is published for some generations.",
+    source="cluster-autoscaler price table",
+)
+def price_unknown(view: SliceView) -> Iterator[Finding]:
+    for plan in plan_group(view.platform, view.name, view.spec):
+        if plan.price_per_chip_hour is None:
+            yield Finding(
+                "",
+                f"no price is known for {plan.generation.name} on {plan.capacity}, so totals have none",
+                f"give yours under prices.{plan.generation.name}",
+            )
+
+
+@SLICE.rule(
+    "quota-unknown",
+    level="warning",
+    reason="The quota names of v4 and v5p are in no public source.",
+    source="Cloud Quotas API",
+)
+def quota_unknown(view: SliceView) -> Iterator[Finding]:
+    generation = view.shape.generation
+    if generation.quota is None and any(BEHAVIOUR[capacity.model].quota for capacity in view.spec.capacity):
+        yield Finding("", f"the quota name of {generation.name} is not known", "ask for it in the Cloud console")
+
+
+def _hardware_key(view: SliceView) -> str:
+    return "machine_type" if view.spec.machine_type else "generation"

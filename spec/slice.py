@@ -1,0 +1,127 @@
+"""What a person writes about a group of identical TPU slices. `slices` holds what follows from it."""
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from spec.capacity import Capacity, OnDemand
+from spec.catalogue import GENERATIONS, MACHINES
+from spec.cluster import Taint
+from spec.model import Duration, Flag, KmsKey, Labels, Model, Positive, text
+
+_EMAIL_CHECK, _EMAIL_SCHEMA = text(
+    r"[a-z0-9-]+@[a-z0-9.-]+\.iam\.gserviceaccount\.com",
+    "the address of a service account made for a purpose",
+    "NAME@PROJECT.iam.gserviceaccount.com, not a default account",
+)
+_IMAGE_CHECK, _IMAGE_SCHEMA = text(
+    r"(projects/[^/]+/)?global/images/[^/]+", "a disk image", "projects/PROJECT/global/images/IMAGE"
+)
+
+
+class BootDisk(Model):
+    """The disk a host starts from."""
+
+    type: str | None = None
+    """Disk type; the generation's default if unset."""
+    size_gb: Annotated[int, Field(strict=True, ge=10, le=65536)] = 100
+    """Size in GB."""
+
+
+class SecondaryBootDisk(Model):
+    """A disk image with container images on it, so that hosts need not pull them."""
+
+    image: Annotated[str, _IMAGE_CHECK, _IMAGE_SCHEMA]
+    """Disk image that caches container images."""
+
+
+class AdditionalNetwork(Model):
+    """A further VPC that hosts get an interface in, for traffic between slices."""
+
+    network: str
+    """VPC, by name or full resource name."""
+    subnetwork: str
+    """Subnet of it in the platform's region."""
+
+
+class NodeDrain(Model):
+    """How a host is emptied before its pool is deleted, so that training can write a checkpoint."""
+
+    respect_pdb: Flag = True
+    """Honour PodDisruptionBudgets when the pool is deleted."""
+    grace: Duration | None = None
+    """Longest time pods may take to end."""
+    pdb_timeout: Duration | None = None
+    """Longest time a budget may hold a host back."""
+
+
+def _listed(value: object) -> object:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+class Slice(Model):
+    """A group of identical slices. Exactly one of: machine_type and topology; generation and topology; generation and
+    chips. Hosts, placement and everything else follow."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                {"required": ["machine_type", "topology"]},
+                {"required": ["generation", "topology"]},
+                {"required": ["generation", "chips"]},
+            ]
+        }
+    )
+
+    machine_type: Annotated[str | None, Field(json_schema_extra={"enum": list(MACHINES)})] = None
+    """TPU machine type, such as ct6e-standard-4t."""
+    generation: Annotated[str | None, Field(json_schema_extra={"enum": list(GENERATIONS)})] = None
+    """TPU generation: v4, v5e, v5p, v6e or tpu7x."""
+    topology: str | None = None
+    """Shape of one slice in chips, such as 4x4 or 4x4x8, sides ascending."""
+    chips: Positive | None = None
+    """Chips of one slice, where only one shape has that many."""
+    count: Positive = 1
+    """How many such slices."""
+    capacity: Annotated[
+        tuple[Capacity, ...],
+        Field(min_length=1),
+        BeforeValidator(_listed, json_schema_input_type=Capacity | Annotated[list[Capacity], Field(min_length=1)]),
+    ] = (OnDemand(model="on-demand"),)
+    """Where hosts come from; a list is an order of fallback."""
+    devices: Literal["device-plugin", "dra"] = "device-plugin"
+    """How pods get chips: GKE's device plugin, or claims through the TPU DRA driver."""
+    autoscale: Flag | None = None
+    """Let GKE add and remove whole slices. Flex-start and queued always do."""
+    dynamic_slicing: Flag = False
+    """tpu7x: provision 4x4x4 cubes that the slice controller joins to slices at run time."""
+    protect: Flag | None = None
+    """Refuse plans that delete the slices; as the platform if unset."""
+    boot_disk: BootDisk = BootDisk()
+    """The disk hosts start from."""
+    secondary_boot_disks: tuple[SecondaryBootDisk, ...] = ()
+    """Disk images that cache container images."""
+    image_streaming: Flag = True
+    """Start containers before their image is fully pulled."""
+    dranet: Flag = False
+    """Hand accelerator network interfaces to pods (DRANET)."""
+    additional_networks: tuple[AdditionalNetwork, ...] = ()
+    """Further VPCs for hosts; not together with dranet."""
+    max_pods_per_node: Annotated[int, Field(strict=True, ge=8, le=256)] = 15
+    """Most pods on a host; few save pod addresses."""
+    host_maintenance: Literal["AS_NEEDED", "PERIODIC"] | None = None
+    """When Google maintains hosts; PERIODIC only within a reservation made so."""
+    node_drain: NodeDrain | None = None
+    """How hosts are emptied before deletion."""
+    labels: Labels = {}
+    """Kubernetes labels of the hosts."""
+    taints: tuple[Taint, ...] = ()
+    """Taints of the hosts, besides google.com/tpu."""
+    tags: tuple[str, ...] = ()
+    """Network tags of the hosts."""
+    resource_labels: Labels = {}
+    """Google Cloud labels of the hosts, for billing."""
+    service_account: Annotated[str, _EMAIL_CHECK, _EMAIL_SCHEMA] | None = None
+    """Service account of the hosts; the platform's own if unset."""
+    kms_key: KmsKey | None = None
+    """Cloud KMS key that encrypts boot disks."""

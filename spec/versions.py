@@ -1,0 +1,34 @@
+"""GKE versions, and the first ones that carry a feature (GKE documentation and release notes)."""
+
+import re
+from typing import NamedTuple
+
+
+def parse(version: str) -> tuple[int, ...]:
+    """`1.35.2-gke.1842000` as (1, 35, 2, 1842000); a prefix such as `1.35` as (1, 35)."""
+    return tuple(int(number) for number in re.findall(r"[0-9]+", version))
+
+
+def reaches(version: str, floor: str) -> bool:
+    """Whether `version` can be at least `floor`; a prefix stands for its newest patch: only its own numbers count."""
+    given = parse(version)
+    return given >= parse(floor)[: len(given)]
+
+
+def is_exact(version: str) -> bool:
+    """Whether the version names one build, not the newest of a line."""
+    return len(parse(version)) == 4
+
+
+class Floor(NamedTuple):
+    """The first GKE version in which a feature works."""
+
+    feature: str
+    version: str
+
+
+DRA = Floor("devices: dra", "1.34.1-gke.1127000")
+DRANET = Floor("dranet", "1.34.1-gke.1829001")
+FLEX_START = Floor("flex-start on TPUs", "1.33.0-gke.1712000")
+SLICE_CONTROLLER = Floor("the slice controller", "1.35.0-gke.274500")
+DYNAMIC_SLICING = Floor("dynamic slicing with sub-blocks", "1.35.2-gke.1842000")

@@ -1,0 +1,155 @@
+"""Turns pydantic's errors into the path a person wrote, what is wrong there, and what to write instead."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from types import NoneType
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from spec.capacity import BEHAVIOUR
+from spec.errors import SpecError
+from spec.network import KINDS
+from spec.platform import Platform, below
+
+WRITE = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "bool_type": "true or false",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "string_type": "text; quote what YAML reads as something else",
+    "dict_type": "a mapping of keys to values",
+    "model_type": "a mapping of keys to values",
+    "model_attributes_type": "a mapping of keys to values",
+    "tuple_type": "a list",
+    "greater_than_equal": "{ge} or more",
+    "greater_than": "more than {gt}",
+    "less_than_equal": "{le} or less",
+    "string_too_short": "some text",
+    "too_long": "at most {max_length} characters or entries",
+    "too_short": "at least {min_length} of them",
+}
+"""What to write instead, by pydantic's type of error, with that error's context filled in."""
+
+ALTERNATIVES = {"kind": list(KINDS), "model": list(BEHAVIOUR)}
+"""Keys that tell alternatives apart, with their values."""
+
+
+class Place(NamedTuple):
+    """Where an error is: `path` as written, `value` found there, `model` whose keys are possible there."""
+
+    path: str
+    key: str
+    value: Any
+    model: type[BaseModel] | None
+
+
+def translated(detail: ErrorDetails, raw: Mapping[str, Any]) -> SpecError:
+    """Pydantic's error about a raw platform in words of our own."""
+    place = _place(detail["loc"], raw)
+    message, hint, suffix = _words(detail, place)
+    return SpecError(below(place.path + suffix), message, hint)
+
+
+def _words(detail: ErrorDetails, place: Place) -> tuple[str, str, str]:
+    """Message, hint, and what to append to the path."""
+    kind, context = detail["type"], detail.get("ctx", {})
+    if kind == "refused":
+        return context["message"], context["hint"], ""
+    if kind == "missing":
+        return "is missing", f"add {place.key}:", ""
+    if kind == "extra_forbidden":
+        return "unknown key", _similar(place.key, _keys(place.model)), ""
+    if kind == "literal_error":
+        expected = [word.strip("'") for word in context["expected"].replace(" or ", ", ").split(", ")]
+        return f"{place.value!r} is not possible here", _similar(str(place.value), expected), ""
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        return _wrong_alternative(context, place)
+    if kind in WRITE:
+        return f"{_shown(place.value)} is not possible here", f"write {WRITE[kind].format(**context)}", ""
+    return f"{_shown(place.value)}: {detail['msg']}", "see docs/configuration.md", ""
+
+
+def _wrong_alternative(context: Mapping[str, Any], place: Place) -> tuple[str, str, str]:
+    """A union of models to which the key that tells them apart says something else, or nothing."""
+    key = context["discriminator"].strip("'")
+    known = ALTERNATIVES[key]
+    if not isinstance(place.value, dict):
+        return f"{_shown(place.value)} is not possible here", _similar(str(place.value), known), ""
+    if key not in place.value:
+        return "is missing", f"one of {', '.join(known)}", f".{key}"
+    given = place.value[key]
+    return f"{_shown(given)} is not possible here", _similar(str(given), known), f".{key}"
+
+
+def _similar(given: str, known: list[str]) -> str:
+    close = get_close_matches(given.lower(), known, 1) or get_close_matches(given.upper(), known, 1)
+    return f"did you mean {close[0]}?" if close else f"one of {', '.join(known)}"
+
+
+def _keys(model: type[BaseModel] | None) -> list[str]:
+    return [key for key in model.model_fields if key != "project" or model is not Platform] if model else []
+
+
+def _shown(value: Any) -> str:
+    """A value short enough for a message."""
+    if isinstance(value, dict | list):
+        kind = "mapping" if isinstance(value, dict) else "list"
+        return f"a {kind}" if value else f"an empty {kind}"
+    return "nothing" if value is None else repr(value)
+
+
+def _place(location: tuple[int | str, ...], raw: Mapping[str, Any]) -> Place:
+    """Follows pydantic's location through the model and the raw value together.
+
+    Pydantic's locations also name the alternative of a union and mark keys of mappings, which nobody wrote; and a bare
+    value stands at index 0 where a list was meant.
+    """
+    annotation: Any = Platform
+    value: Any = raw
+    path, key, model = "", "", None
+    for part in location:
+        annotation = _plain(annotation)
+        alternative = _alternative(annotation, part)
+        if alternative is not None:
+            annotation = alternative
+        elif isinstance(part, int):
+            annotation = get_args(annotation)[0]
+            if isinstance(value, list):
+                path, value = f"{path}[{part}]", value[part]
+        elif part != "[key]":
+            model, annotation = _inside(annotation, part)
+            path, key = f"{path}.{part}" if path else part, part
+            value = value.get(part) if isinstance(value, dict) else None
+    return Place(path, key, value, model)
+
+
+def _plain(annotation: Any) -> Any:
+    """An annotation without its metadata and without None."""
+    if get_origin(annotation) is Annotated:
+        return _plain(get_args(annotation)[0])
+    members = [member for member in get_args(annotation) if member is not NoneType]
+    if NoneType in get_args(annotation) and len(members) == 1:
+        return _plain(members[0])
+    return annotation
+
+
+def _alternative(annotation: Any, part: int | str) -> type[BaseModel] | None:
+    """The member of a union of models that a part of a location names."""
+    for member in map(_plain, get_args(annotation)):
+        if isinstance(member, type) and issubclass(member, BaseModel):
+            tags = [get_args(member.model_fields[key].annotation) for key in ALTERNATIVES if key in member.model_fields]
+            if (part,) in tags:
+                return member
+    return None
+
+
+def _inside(annotation: Any, part: str) -> tuple[type[BaseModel] | None, Any]:
+    """The model that has `part` as a key (None for a mapping with free keys), and the type found there."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        field = annotation.model_fields.get(part)
+        return annotation, field.annotation if field else Any
+    arguments = get_args(annotation)
+    return None, arguments[-1] if arguments else Any

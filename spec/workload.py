@@ -1,0 +1,273 @@
+"""Manifests of workloads that fit a platform's slices: JobSets, and a vLLM server. Data to apply, never infrastructure.
+
+Kueue rewrites a job when it admits it, so jobs are not resources of the program. Shapes: JobSet v1alpha2; TPU variables
+as JAX's `GkeTpuCluster` reads them; claims as the TPU DRA driver prepares them (all chips of a host or none).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spec import queueing
+from spec.queueing import Flavor
+from spec.slices import SlicePlan
+
+if TYPE_CHECKING:
+    from spec.platform import Platform
+
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+JOB = "slice"
+"""Name of the replicated job: each of its Jobs runs on one slice."""
+
+# More than half of a host's cpu and memory, so that no two pods of a job ever share a host.
+SHARE_OF_HOST = 0.55
+PORTS = (8471, 8080, 8476, 8431)  # TPU runtime, MEGASCALE, JAX coordinator, metrics
+
+JAX_IMAGE = "us-docker.pkg.dev/cloud-tpu-images/jax-ai-image/tpu:latest"
+JAX_COMMAND = ("python", "-c", "import jax; print(jax.device_count(), 'devices')")
+VLLM_IMAGE = "vllm/vllm-tpu:v0.19.0"
+VLLM_PORT = 8000
+TOKEN_SECRET, TOKEN_KEY = "hf-secret", "hf_api_token"
+
+Manifest = dict[str, Any]
+
+
+class WorkloadError(Exception):
+    """The workload does not fit the platform; the message says why and what to ask for instead."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a person asks for: so many slices of a group, from a queue, running a command in an image."""
+
+    name: str
+    namespace: str
+    slices: int
+    queue: str | None = None
+    priority: str | None = None
+    image: str = JAX_IMAGE
+    command: Sequence[str] = JAX_COMMAND
+
+
+def plan_named(platform: "Platform", name: str) -> SlicePlan:
+    """The plan of a slice group; of a group with fallbacks the first, since all are of one shape."""
+    for plan in platform.slice_plans:
+        if plan.group == name:
+            return plan
+    raise WorkloadError(f"the platform has no slices called {name}: it has {', '.join(platform.slices) or 'none'}")
+
+
+def namespace_of(platform: "Platform", queue: str | None, namespace: str | None) -> str:
+    """The namespace to submit to: the given one, else the queue's first, else the platform's first."""
+    if queue is None:
+        namespaces = platform.workload_namespaces
+        if namespace and namespace not in namespaces:
+            raise WorkloadError(f"the platform has no namespace {namespace}: it has {', '.join(namespaces)}")
+        return namespace or namespaces[0]
+    if queue not in platform.queues:
+        raise WorkloadError(f"the platform has no queue {queue}: it has {', '.join(platform.queues) or 'none'}")
+    allowed = platform.queues[queue].namespaces
+    if namespace and namespace not in allowed:
+        raise WorkloadError(f"queue {queue} takes no work from {namespace}, only from {', '.join(allowed)}")
+    return namespace or allowed[0]
+
+
+def jobset(platform: "Platform", plan: SlicePlan, job: Job) -> Manifest:
+    """A JobSet with one Job a slice and one pod a host."""
+    flavor = queueing.flavors(platform)[queueing.flavor_of(plan)]
+    _check_fit(platform, plan, job)
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": _jobset_metadata(plan, flavor, job),
+        "spec": {
+            "ttlSecondsAfterFinished": 3600,
+            "coordinator": {"replicatedJob": JOB, "jobIndex": 0, "podIndex": 0},
+            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True, "subdomain": job.name},
+            "failurePolicy": {
+                "maxRestarts": 3,
+                # Old pods are gone before new ones start: their claims are free by then.
+                "restartStrategy": "BlockingRecreate",
+                "rules": [
+                    {
+                        "name": "hostMaintenance",
+                        "action": "RestartJobSetAndIgnoreMaxRestarts",
+                        "onJobFailureReasons": ["PodFailurePolicy"],
+                    }
+                ],
+            },
+            "replicatedJobs": [
+                {"name": JOB, "replicas": job.slices, "template": {"spec": _job_spec(platform, plan, flavor, job)}}
+            ],
+        },
+    }
+
+
+def _check_fit(platform: "Platform", plan: SlicePlan, job: Job) -> None:
+    if job.slices > plan.count:
+        raise WorkloadError(f"{job.slices} slices of {plan.group} asked for, the platform has {plan.count}")
+    if job.queue and plan.group not in platform.queues[job.queue].slices:
+        names = ", ".join(platform.queues[job.queue].slices)
+        raise WorkloadError(f"queue {job.queue} has no slices of {plan.group}: it has {names}")
+    if job.priority and job.priority not in platform.priorities:
+        raise WorkloadError(
+            f"the platform has no priority {job.priority}: it has {', '.join(platform.priorities) or 'none'}"
+        )
+    longest = f"{job.name}-{JOB}-{job.slices - 1}-{plan.hosts - 1}-abcde"
+    if len(longest) > 63:
+        raise WorkloadError(f"the name {job.name} is {len(longest) - 63} characters too long: pods would be {longest}")
+
+
+def _jobset_metadata(plan: SlicePlan, flavor: Flavor, job: Job) -> Manifest:
+    labels = {QUEUE_LABEL: job.queue, PRIORITY_LABEL: job.priority}
+    annotations = {
+        # One Job = one slice = one node pool. Kueue's topology-aware scheduling does the same in its own way.
+        EXCLUSIVE: queueing.NODE_POOL_LABEL if plan.multi_host and not flavor.topology_aware else None,
+        "provreq.kueue.x-k8s.io/maxRunDurationSeconds": (plan.max_run_duration or "").rstrip("s")
+        if plan.queued
+        else None,
+    }
+    metadata = {"name": job.name, "namespace": job.namespace, "labels": _set(labels), "annotations": _set(annotations)}
+    return {key: value for key, value in metadata.items() if value}
+
+
+def _set(values: Mapping[str, str | None]) -> dict[str, str]:
+    return {key: value for key, value in values.items() if value}
+
+
+def _job_spec(platform: "Platform", plan: SlicePlan, flavor: Flavor, job: Job) -> Manifest:
+    container = {
+        "name": "worker",
+        "image": job.image,
+        "command": list(job.command),
+        "ports": [{"containerPort": port} for port in PORTS],
+        **_devices(plan, flavor),
+    }
+    if plan.devices == "dra" and (plan.multi_host or job.slices > 1):
+        container["env"] = _worker_environment(plan, job)
+    template: Manifest = {"spec": {"restartPolicy": "Never", **_placement(flavor), "containers": [container]}}
+    if flavor.topology_aware:
+        template["metadata"] = {
+            "annotations": {
+                "kueue.x-k8s.io/podset-slice-required-topology": queueing.NODE_POOL_LABEL,
+                "kueue.x-k8s.io/podset-slice-size": str(plan.hosts),
+            }
+        }
+    return {
+        "parallelism": plan.hosts,
+        "completions": plan.hosts,
+        "completionMode": "Indexed",
+        # A slice is lost with any of its hosts: the JobSet starts all of it again, single pods are not retried.
+        "backoffLimit": 0,
+        "podFailurePolicy": {
+            "rules": [{"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+        },
+        "template": template,
+    }
+
+
+def _placement(flavor: Flavor) -> Manifest:
+    """Where a pod may run, and its claim on the chips there under DRA."""
+    tolerations = [
+        {"key": toleration.key, "effect": toleration.effect}
+        | ({"operator": "Exists"} if toleration.value is None else {"operator": "Equal", "value": toleration.value})
+        for toleration in flavor.tolerations
+    ]
+    placement: Manifest = {"nodeSelector": dict(flavor.node_labels), "tolerations": tolerations}
+    if flavor.claim_template:
+        placement["resourceClaims"] = [{"name": "tpu", "resourceClaimTemplateName": flavor.claim_template}]
+    return placement
+
+
+def _devices(plan: SlicePlan, flavor: Flavor) -> Manifest:
+    """How a container gets all chips of its host."""
+    requests = {
+        "cpu": str(int(plan.machine.vcpus * SHARE_OF_HOST)),
+        "memory": f"{int(plan.machine.memory_gb * SHARE_OF_HOST)}Gi",
+    }
+    if flavor.claim_template:
+        return {
+            "resources": {"requests": requests, "claims": [{"name": "tpu"}]},
+            # What the TPU runtime needs and GKE grants by itself only to pods of the device plugin.
+            "securityContext": {"capabilities": {"add": ["IPC_LOCK", "SYS_RESOURCE"]}},
+        }
+    chips = {flavor.resource: plan.chips_per_host}
+    return {"resources": {"requests": {**requests, **chips}, "limits": chips}}
+
+
+def _worker_environment(plan: SlicePlan, job: Job) -> list[Manifest]:
+    """Who a worker is and who its peers are. GKE sets this for device-plugin pods; under DRA nobody does."""
+
+    def from_label(name: str, label: str) -> Manifest:
+        return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}}
+
+    # The slice's number comes first: the host names below refer to it.
+    environment = [
+        from_label("TPU_WORKER_ID", "batch.kubernetes.io/job-completion-index"),
+        from_label("MEGASCALE_SLICE_ID", "jobset.sigs.k8s.io/job-index"),
+    ]
+    if job.slices > 1:
+        environment += [
+            from_label("MEGASCALE_NUM_SLICES", "jobset.sigs.k8s.io/replicatedjob-replicas"),
+            from_label("MEGASCALE_COORDINATOR_ADDRESS", "jobset.sigs.k8s.io/coordinator"),
+        ]
+    if plan.multi_host:
+        hosts = (f"{job.name}-{JOB}-$(MEGASCALE_SLICE_ID)-{host}.{job.name}" for host in range(plan.hosts))
+        environment.append({"name": "TPU_WORKER_HOSTNAMES", "value": ",".join(hosts)})
+    return environment
+
+
+def inference_server(
+    platform: "Platform", plan: SlicePlan, *, name: str, namespace: str, model: str, image: str = VLLM_IMAGE
+) -> list[Manifest]:
+    """A vLLM server on one host: Deployment and Service. The model hub's token comes from a Secret the team owns."""
+    if plan.multi_host:
+        raise WorkloadError(f"{plan.group} has {plan.hosts} hosts a slice; a server of this kind fits on one host")
+    flavor = queueing.flavors(platform)[queueing.flavor_of(plan)]
+    labels = {"app": name}
+    container = {
+        "name": "vllm",
+        "image": image,
+        "command": ["python3", "-m", "vllm.entrypoints.openai.api_server"],
+        "args": [
+            f"--port={VLLM_PORT}",
+            f"--model={model}",
+            f"--tensor-parallel-size={plan.chips_per_host * plan.generation.tensor_cores_as_devices}",
+        ],
+        "env": [
+            {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": TOKEN_SECRET, "key": TOKEN_KEY}}},
+        ],
+        "ports": [{"containerPort": VLLM_PORT}],
+        "readinessProbe": {"httpGet": {"path": "/health", "port": VLLM_PORT}, "periodSeconds": 10},
+        "volumeMounts": [{"name": "shared-memory", "mountPath": "/dev/shm"}],
+        **_devices(plan, flavor),
+    }
+    pod = {
+        **_placement(flavor),
+        "containers": [container],
+        "volumes": [{"name": "shared-memory", "emptyDir": {"medium": "Memory"}}],
+    }
+    metadata = {"name": name, "namespace": namespace, "labels": labels}
+    return [
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": metadata,
+            "spec": {
+                "replicas": plan.count,
+                "selector": {"matchLabels": labels},
+                # A new pod cannot start beside the old one: the old one has all chips.
+                "strategy": {"type": "Recreate"},
+                "template": {"metadata": {"labels": labels}, "spec": pod},
+            },
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": metadata,
+            # Reachable inside the cluster only; who may reach it from outside is the team's decision.
+            "spec": {"selector": labels, "ports": [{"name": "http", "port": VLLM_PORT, "targetPort": VLLM_PORT}]},
+        },
+    ]

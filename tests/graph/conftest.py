@@ -1,0 +1,33 @@
+"""Every graph test runs the real program once per stack file and mode; the recordings are shared."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.graph.recording import STACK_FILES, GraphMonitor, record_stack
+
+
+@cache
+def recorded(path: Path, preview: bool) -> GraphMonitor:
+    """The graph of a stack file, recorded once per process."""
+    return record_stack(path, preview=preview)
+
+
+@pytest.fixture(params=STACK_FILES, ids=lambda path: path.name.split(".")[1])
+def stack_file(request: pytest.FixtureRequest) -> Path:
+    """Each stack file of the repository."""
+    path: Path = request.param
+    return path
+
+
+@pytest.fixture
+def update(stack_file: Path) -> GraphMonitor:
+    """The stack's graph as an update registers it."""
+    return recorded(stack_file, preview=False)
+
+
+@pytest.fixture
+def preview(stack_file: Path) -> GraphMonitor:
+    """The stack's graph as a first preview registers it."""
+    return recorded(stack_file, preview=True)

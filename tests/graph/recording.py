@@ -1,0 +1,244 @@
+"""Records every registration the program sends to the engine: no CLI, no cloud, about 20 ms a run.
+
+The monitor sees the raw `RegisterResourceRequest`, so tests can assert on parents, providers, dependencies, protection,
+replacement and deletion options. It stands for the engine's resource monitor and differs from it in that nothing is
+diffed, no provider checks inputs, and hooks are recorded but never called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import runpy
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import yaml
+from google.protobuf import json_format
+from pulumi.runtime import mocks, rpc
+
+ROOT = Path(__file__).parents[2]
+PROJECT = "tpu-platform"
+STACK_FILES = sorted(ROOT.glob("Pulumi.*.yaml"))
+
+Requests = dict[str, Any]
+
+
+class Update(mocks.Mocks):
+    """A finished update: inputs come back as outputs, beside the computed outputs the program reads."""
+
+    COMPUTED = {
+        "gcp:serviceaccount/account:Account": {
+            "email": "tpu-nodes@my-project.iam.gserviceaccount.com",
+            "member": "serviceAccount:tpu-nodes@my-project.iam.gserviceaccount.com",
+        },
+    }
+
+    ENDPOINT = "gke-0123.us-east5.gke.goog"
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        return f"{args.name}-id", {**self.COMPUTED.get(args.typ, {}), **self.with_endpoint(args)}
+
+    def with_endpoint(self, args: mocks.MockResourceArgs) -> dict[str, Any]:
+        """The inputs, with the one computed value that lies inside an input block."""
+        inputs = copy.deepcopy(args.inputs)
+        if args.typ == "gcp:container/cluster:Cluster":
+            inputs["controlPlaneEndpointsConfig"]["dnsEndpointConfig"]["endpoint"] = self.ENDPOINT
+        return inputs
+
+    def call(self, args: mocks.MockCallArgs) -> dict[str, Any]:
+        raise AssertionError(f"the program made a call that no test knows: {args.token}")
+
+
+class Preview(Update):
+    """A first preview: inputs are known, computed outputs and ids are not."""
+
+    ENDPOINT = rpc.UNKNOWN
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        return "", self.with_endpoint(args)
+
+
+class GraphMonitor(mocks.MockMonitor):
+    """Keeps each request under the URN the engine would give it; refuses a duplicate as the engine does."""
+
+    def __init__(self, outputs: mocks.Mocks) -> None:
+        super().__init__(outputs)
+        self.requests: Requests = {}
+        self.outputs: dict[str, dict[str, Any]] = {}
+        self.hooks: dict[str, Any] = {}
+
+    def make_urn(self, parent: str, type_: str, name: str) -> str:
+        chain = parent.split("::")[2] if parent else ""
+        qualified = type_ if chain in ("", "pulumi:pulumi:Stack") else f"{chain}${type_}"
+        return f"urn:pulumi:{pulumi.get_stack()}::{pulumi.get_project()}::{qualified}::{name}"
+
+    def RegisterResource(self, request: Any) -> Any:
+        urn = self.make_urn(request.parent, request.type, request.name)
+        if urn in self.requests:
+            raise ValueError(f"Duplicate resource URN {urn!r}")
+        self.requests[urn] = request
+        return super().RegisterResource(request)
+
+    def RegisterResourceOutputs(self, request: Any) -> Any:
+        self.outputs[request.urn] = json_format.MessageToDict(request.outputs)
+        return super().RegisterResourceOutputs(request)
+
+    def _register_hook(self, request: Any) -> None:
+        if request.name in self.hooks:
+            raise ValueError(f"resource hook already registered for name {request.name!r}")
+        self.hooks[request.name] = request
+
+    def RegisterResourceHook(self, request: Any) -> Any:
+        self._register_hook(request)
+        return super().RegisterResourceHook(request)
+
+    def RegisterErrorHook(self, request: Any) -> Any:
+        self._register_hook(request)
+        return super().RegisterErrorHook(request)
+
+    def of_type(self, type_: str) -> Requests:
+        """All requests whose own type token is `type_`."""
+        return {urn: request for urn, request in self.requests.items() if request.type == type_}
+
+    def one(self, type_: str) -> tuple[str, Any]:
+        """The only resource of a type."""
+        ((urn, request),) = self.of_type(type_).items()
+        return urn, request
+
+    @property
+    def exports(self) -> dict[str, Any]:
+        """What the stack exports."""
+        urn, _ = self.one("pulumi:pulumi:Stack")
+        return self.outputs[urn]
+
+
+@contextmanager
+def _own_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """A loop for one run; one worker thread keeps registrations in a stable order.
+
+    A failing program leaves futures behind whose errors the caller already has: they are dropped, not logged.
+    """
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda _loop, _context: None)
+    asyncio.set_event_loop(loop)
+    loop.set_default_executor(ThreadPoolExecutor(max_workers=1))
+    try:
+        yield loop
+    finally:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+        asyncio.set_event_loop(None)
+
+
+def record(
+    program: Callable[[], Any],
+    *,
+    preview: bool = False,
+    config: dict[str, str] | None = None,
+    secrets: tuple[str, ...] = (),
+    stack: str = "dev",
+) -> GraphMonitor:
+    """Run `program` as the language host would; errors in `apply` and in registration fail the caller."""
+    monitor = GraphMonitor(Preview() if preview else Update())
+    with _own_loop() as loop:
+        try:
+            pulumi.runtime.reset_options()
+            pulumi.runtime.set_all_config(config or {}, list(secrets))
+            pulumi.runtime.configure(
+                pulumi.runtime.Settings(
+                    project=PROJECT,
+                    stack=stack,
+                    organization="organization",
+                    root_directory=str(ROOT),
+                    dry_run=preview,
+                    monitor=monitor,
+                    engine=mocks.MockEngine(None),
+                )
+            )
+            loop.run_until_complete(pulumi.runtime.run_in_stack(program))
+        finally:
+            pulumi.runtime.reset_options()
+    return monitor
+
+
+def stack_config(path: Path) -> dict[str, str]:
+    """The configuration the engine would hand to the program for a stack file: full keys, objects as JSON."""
+    config = yaml.safe_load(path.read_text())["config"]
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
+
+
+def record_main(config: dict[str, str], *, preview: bool = False, stack: str = "dev") -> GraphMonitor:
+    """Run the real `__main__.py` with a stack's configuration."""
+    return record(
+        lambda: runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__"),
+        config=config,
+        preview=preview,
+        stack=stack,
+    )
+
+
+def record_stack(path: Path, *, preview: bool = False) -> GraphMonitor:
+    """Run the real `__main__.py` on a stack file of the repository."""
+    return record_main(stack_config(path), preview=preview, stack=path.name.split(".")[1])
+
+
+def edges(monitor: GraphMonitor, urn: str) -> set[str]:
+    """URNs a resource depends on directly, its provider included."""
+    request = monitor.requests[urn]
+    found = set(request.dependencies)
+    if request.provider:
+        found.add(request.provider.rsplit("::", 1)[0])
+    return found & set(monitor.requests)
+
+
+def reachable(monitor: GraphMonitor, urn: str) -> set[str]:
+    """URNs a resource depends on, directly or through others."""
+    seen: set[str] = set()
+    todo = [urn]
+    while todo:
+        for dependency in edges(monitor, todo.pop()) - seen:
+            seen.add(dependency)
+            todo.append(dependency)
+    return seen
+
+
+def short(urn: str) -> str:
+    """A URN as a reader wants it: `Cluster cluster-gke`."""
+    *_, kind, name = urn.split("::")
+    return f"{kind.split('$')[-1].split(':')[-1]} {name}"
+
+
+def outline(monitor: GraphMonitor) -> dict[str, Any]:
+    """The graph as a reviewer reads it: per resource its parent, dependencies, and the options that guard capacity."""
+    result: dict[str, Any] = {}
+    for urn, request in sorted(monitor.requests.items(), key=lambda item: short(item[0])):
+        if request.type == "pulumi:pulumi:Stack":
+            continue
+        row: dict[str, Any] = {"type": request.type}
+        if request.parent.split("::")[2] != "pulumi:pulumi:Stack":
+            row["parent"] = short(request.parent)
+        if needs := sorted(short(dependency) for dependency in edges(monitor, urn)):
+            row["needs"] = needs
+        if request.deletedWith:
+            row["deleted with"] = short(request.deletedWith)
+        if request.replace_with:
+            row["replaced with"] = [short(other) for other in request.replace_with]
+        flags = {
+            "protect": request.protect,
+            "delete before replace": request.deleteBeforeReplace,
+            "ignore changes": list(request.ignoreChanges),
+            "replace on changes": list(request.replaceOnChanges),
+            "error hooks": list(request.hooks.on_error),
+        }
+        row.update({key: value for key, value in flags.items() if value})
+        result[short(urn)] = row
+    return result

@@ -1,0 +1,230 @@
+"""Rules that hold for the graph of every stack file, in preview and in update."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.graph.recording import (
+    ROOT,
+    STACK_FILES,
+    GraphMonitor,
+    edges,
+    outline,
+    reachable,
+    record,
+    record_main,
+    short,
+    stack_config,
+)
+
+CLUSTER = "gcp:container/cluster:Cluster"
+NODE_POOL = "gcp:container/nodePool:NodePool"
+KUBERNETES_PROVIDER = "pulumi:providers:kubernetes"
+# Objects that own cloud resources are deleted while the cluster still works, so they are not deleted with it.
+OWNS_CLOUD_RESOURCES = {
+    "kubernetes:core/v1:PersistentVolumeClaim",
+    "kubernetes:core/v1:Service",
+    "kubernetes:gateway.networking.k8s.io/v1:Gateway",
+    "kubernetes:networking.k8s.io/v1:Ingress",
+}
+
+
+def test_there_are_stacks() -> None:
+    assert [path.name for path in STACK_FILES], "no stack file found: every test below would pass on nothing"
+
+
+def test_preview_and_update_register_the_same_resources(preview: GraphMonitor, update: GraphMonitor) -> None:
+    assert set(preview.requests) == set(update.requests)
+
+
+def test_components_complete_and_parent_their_children(update: GraphMonitor) -> None:
+    components = {urn for urn, request in update.requests.items() if not request.custom}
+    assert len(components) > 5
+    for urn in components:
+        assert urn in update.outputs, f"{short(urn)} never registered its outputs"
+    for urn, request in update.requests.items():
+        if request.custom:
+            assert request.parent in components, f"{short(urn)} is not the child of a component"
+            component = update.requests[request.parent]
+            assert request.name.startswith(component.name), f"{short(urn)} does not carry its component's name"
+
+
+def test_type_tokens_have_three_parts(update: GraphMonitor) -> None:
+    own = [r.type for r in update.requests.values() if not r.custom and r.type != "pulumi:pulumi:Stack"]
+    assert own
+    assert all(len(token.split(":")) == 3 for token in own), own
+
+
+def check_in_cluster_options(monitor: GraphMonitor) -> int:
+    """Every in-cluster resource names its provider and goes with its cluster. Returns how many were looked at."""
+    cluster, _ = monitor.one(CLUSTER)
+    provider, provider_request = monitor.one(KUBERNETES_PROVIDER)
+    # A replaced Provider leaves objects in the state that refer to a provider that is gone.
+    assert not provider_request.replace_with
+    assert not provider_request.deletedWith
+    looked_at = 0
+    for urn, request in monitor.requests.items():
+        if not request.type.startswith("kubernetes:"):
+            continue
+        looked_at += 1
+        assert request.provider.rsplit("::", 1)[0] == provider, f"{short(urn)} uses another provider"
+        assert list(request.replace_with) == [cluster], f"{short(urn)} would be lost when the cluster is replaced"
+        if request.type not in OWNS_CLOUD_RESOURCES:
+            assert request.deletedWith == cluster, f"{short(urn)} would be deleted in a dying cluster"
+    return looked_at
+
+
+def test_in_cluster_resources_go_with_their_cluster(update: GraphMonitor) -> None:
+    assert check_in_cluster_options(update) > 0
+
+
+@pytest.mark.parametrize("field", ["provider", "deletedWith", "replace_with"])
+def test_the_in_cluster_check_can_fail(field: str) -> None:
+    monitor = record_main(stack_config(ROOT / "Pulumi.dev.yaml"))
+    victim = next(request for request in monitor.requests.values() if request.type.startswith("kubernetes:"))
+    victim.ClearField(field)
+    with pytest.raises(AssertionError):
+        check_in_cluster_options(monitor)
+
+
+def test_in_cluster_resources_wait_for_the_system_pool(update: GraphMonitor) -> None:
+    system = next(urn for urn, request in update.of_type(NODE_POOL).items() if request.name == "cpu-pools-system")
+    inside = [urn for urn, request in update.requests.items() if request.type.startswith("kubernetes:")]
+    assert inside
+    for urn in inside:
+        assert system in reachable(update, urn), f"{short(urn)} could start before there is a node to run on"
+
+
+def test_slices_and_controllers_do_not_wait_for_each_other(update: GraphMonitor) -> None:
+    slices = {urn for urn, request in update.of_type(NODE_POOL).items() if request.name.startswith("slices-")}
+    assert slices
+    for urn, request in update.requests.items():
+        if request.type.startswith("kubernetes:"):
+            assert not slices & reachable(update, urn), f"{short(urn)} waits for TPU capacity"
+    for urn in slices:
+        assert not any(update.requests[other].type.startswith("kubernetes:") for other in reachable(update, urn))
+
+
+def test_the_graph_has_no_cycle(update: GraphMonitor) -> None:
+    for urn in update.requests:
+        assert urn not in reachable(update, urn), short(urn)
+
+
+def test_slice_pools_guard_their_capacity(update: GraphMonitor) -> None:
+    pools = {urn: r for urn, r in update.of_type(NODE_POOL).items() if r.name.startswith("slices-")}
+    assert pools
+    for urn, request in pools.items():
+        assert request.deleteBeforeReplace, short(urn)
+        assert set(request.replaceOnChanges) == {"placementPolicy.tpuTopology", "nodeConfig.machineType"}
+        assert "initialNodeCount" in request.ignoreChanges
+
+
+def test_protection_is_one_switch(stack_file: Path) -> None:
+    config = stack_config(stack_file)
+    platform = json.loads(config["tpu-platform:platform"])
+    for protect in (True, False):
+        platform["protect"] = protect
+        monitor = record_main({**config, "tpu-platform:platform": json.dumps(platform)})
+        guarded = [monitor.one(CLUSTER)[1]]
+        guarded += [r for r in monitor.of_type(NODE_POOL).values() if r.name.startswith("slices-")]
+        assert len(guarded) >= 2
+        assert {request.protect for request in guarded} == {protect}
+        assert monitor.one(CLUSTER)[1].object["deletionProtection"] is protect
+
+
+def test_platforms_are_protected_unless_they_say_otherwise() -> None:
+    config = stack_config(ROOT / "Pulumi.dev.yaml")
+    platform = json.loads(config["tpu-platform:platform"])
+    del platform["protect"]
+    monitor = record_main({**config, "tpu-platform:platform": json.dumps(platform)})
+    assert monitor.one(CLUSTER)[1].protect
+
+
+def test_the_provider_is_identified_by_a_literal(preview: GraphMonitor) -> None:
+    """In a first preview everything computed is unknown; the identifier must not be."""
+    _, provider = preview.one(KUBERNETES_PROVIDER)
+    _, cluster = preview.one(CLUSTER)
+    identifier = provider.object["clusterIdentifier"]
+    assert identifier.startswith("projects/")
+    assert identifier.endswith(f"/clusters/{cluster.object['name']}")
+
+
+def test_nothing_is_open_to_the_world(update: GraphMonitor) -> None:
+    text = json.dumps({urn: str(request.object) for urn, request in update.requests.items()})
+    assert "0.0.0.0/0" not in text
+    assert "::/0" not in text
+
+
+def test_no_resource_uses_the_default_service_account(update: GraphMonitor) -> None:
+    pools = update.of_type(NODE_POOL)
+    assert pools
+    for urn, request in pools.items():
+        account = request.object["nodeConfig"]["serviceAccount"]
+        assert account.endswith(".iam.gserviceaccount.com"), short(urn)
+
+
+def test_the_order_of_the_graph(update: GraphMonitor) -> None:
+    """design: services -> network and identity -> cluster -> pools and access."""
+    cluster, _ = update.one(CLUSTER)
+    before = {update.requests[urn].type for urn in reachable(update, cluster)}
+    assert "gcp:projects/service:Service" in before
+    assert "gcp:projects/iAMMember:IAMMember" in before
+    for urn in update.of_type(NODE_POOL):
+        assert cluster in edges(update, urn)
+
+
+def golden(path: Path, value: object) -> None:
+    """Compare with the stored text; `UPDATE_GOLDENS=1` rewrites it for review."""
+    text = yaml.safe_dump(value, sort_keys=False, width=120)
+    if os.environ.get("UPDATE_GOLDENS"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert path.read_text() == text, f"the graph changed: review, then rerun with UPDATE_GOLDENS=1 ({path.name})"
+
+
+def test_graph_matches_its_golden(stack_file: Path, update: GraphMonitor) -> None:
+    golden(Path(__file__).parent / "goldens" / f"{stack_file.name.split('.')[1]}.yaml", outline(update))
+
+
+def test_the_graph_does_not_depend_on_the_hash_seed() -> None:
+    script = (
+        "import json; from tests.graph.recording import *;"
+        "print(json.dumps([outline(record_stack(path)) for path in STACK_FILES]))"
+    )
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "77")
+    }
+    assert len(seen) == 1
+
+
+def test_an_error_in_an_apply_fails_the_recording() -> None:
+    import pulumi_gcp as gcp
+
+    def program() -> None:
+        gcp.storage.Bucket("bucket", location="US").location.apply(lambda _location: 1 / 0)
+
+    with pytest.raises(ZeroDivisionError):
+        record(program)
+
+
+def test_a_duplicate_urn_fails_the_recording() -> None:
+    import pulumi_gcp as gcp
+
+    def program() -> None:
+        gcp.storage.Bucket("bucket", location="US")
+        gcp.storage.Bucket("bucket", location="EU")
+
+    with pytest.raises(ValueError, match="Duplicate"):
+        record(program)

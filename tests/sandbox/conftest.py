@@ -1,0 +1,120 @@
+"""A running sandbox for the tests that need the real engine."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from sandbox.run_directory import CHECKOUT, RunDirectory
+from sandbox.session import Plan, Session, running
+
+PLATFORM = "tpu-platform:platform"
+
+
+@contextmanager
+def short_directory() -> Iterator[Path]:
+    """A temporary directory with a short path: unix sockets below pytest's own would be too long."""
+    with tempfile.TemporaryDirectory(prefix="tpu-") as scratch:
+        yield Path(scratch)
+
+
+@pytest.fixture(scope="session")
+def sandbox_session() -> Iterator[Session]:
+    """One sandbox per test process, on the stand-in plugins, whose long operations end at once."""
+    with short_directory() as scratch, running(RunDirectory(scratch / "run"), Plan(real_plugins=False)) as session:
+        yield session
+
+
+@dataclass(frozen=True)
+class Project:
+    """The program of this checkout with stack files of the test's own, run by the real engine in the sandbox.
+
+    The folder links to the checkout's code, so that nothing a test writes can end up in the checkout.
+    """
+
+    session: Session
+
+    @property
+    def folder(self) -> Path:
+        return self.session.program_dir
+
+    def write_stack(self, stack: str, **platform: Any) -> None:
+        """Write `Pulumi.<stack>.yaml`: the dev stack's platform with these top-level keys set anew."""
+        content = yaml.safe_load((CHECKOUT / "Pulumi.dev.yaml").read_text())
+        content["config"][PLATFORM].update(platform)
+        (self.folder / f"Pulumi.{stack}.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+
+    def succeed(self, *arguments: str) -> str:
+        """Run `pulumi`, which must succeed; returns its output."""
+        done = self.session.pulumi(*arguments)
+        assert done.returncode == 0, f"pulumi {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def fail(self, *arguments: str) -> str:
+        """Run `pulumi`, which must fail; returns its output."""
+        done = self.session.pulumi(*arguments)
+        assert done.returncode != 0, f"pulumi {' '.join(arguments)} succeeded\n{done.stdout}"
+        return done.stdout + done.stderr
+
+    def up(self, stack: str) -> dict[str, int]:
+        """Bring the stack up; returns how many resources each operation touched."""
+        self.succeed("up", "-s", stack, "--yes", "--skip-preview")
+        history = json.loads(self.succeed("stack", "history", "-s", stack, "--json", "--page-size", "1"))
+        changes: dict[str, int] = history[0]["resourceChanges"]
+        return changes
+
+    def assert_clean(self, stack: str) -> None:
+        """A preview finds nothing to change."""
+        self.succeed("preview", "-s", stack, "--expect-no-changes", "--diff")
+
+    def destroy(self, stack: str) -> None:
+        """Destroy the stack; nothing may be left of it, in the state or in the cloud."""
+        self.succeed("destroy", "-s", stack, "--yes", "--skip-preview")
+        state = json.loads(self.succeed("stack", "export", "-s", stack))
+        assert not state["deployment"].get("resources")
+        assert self.session.inventory() == {}
+
+    def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """Talk to the emulator's own interface below /sandbox."""
+        url = f"{self.session.emulator_url}/sandbox/{path}"
+        answer = httpx.request(method, url, json=body, timeout=30, trust_env=False)
+        answer.raise_for_status()
+        return answer.json()
+
+    def inject(self, **fault: Any) -> None:
+        """Let the cloud do something wrong; the fields are those of `sandbox.google.faults.Fault`."""
+        self.call("POST", "faults", fault)
+
+    def pending_faults(self) -> list[dict[str, Any]]:
+        """Faults that have not struck yet."""
+        found: list[dict[str, Any]] = self.call("GET", "faults")
+        return found
+
+    def requests(self) -> list[dict[str, Any]]:
+        """The requests that the emulated cloud has received."""
+        found: list[dict[str, Any]] = self.call("GET", "traffic")
+        return found
+
+
+@pytest.fixture
+def project(sandbox_session: Session, tmp_path: Path) -> Iterator[Project]:
+    """A project in an empty cloud without faults."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for part in ("Pulumi.yaml", "__main__.py", "spec", "components"):
+        (folder / part).symlink_to(CHECKOUT / part)
+    (folder / ".venv").symlink_to(sys.prefix)
+    made = Project(replace(sandbox_session, program_dir=folder))
+    made.call("POST", "reset")
+    yield made
+    made.call("POST", "reset")

@@ -1,0 +1,158 @@
+"""Control planes come up, keep their data, and leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sandbox.google.backend import ClusterRef
+from sandbox.kubernetes.api import ApiClient, ApiError, UnknownKindError
+from sandbox.kubernetes.backend import KubernetesBackend
+from sandbox.kubernetes.control_plane import PROGRAMS
+from sandbox.kubernetes.pki import CertificateAuthority
+from sandbox.kubernetes.supervisor import ProcessError, Supervisor, free_ports, port_is_free
+
+pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("kubernetes-control-plane")]
+
+REF = ClusterRef("my-project", "us-east5", "lab")
+CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept"}, "data": {"a": "b"}}
+
+
+@pytest.fixture
+def run_dir() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="tpu-") as scratch:
+        yield Path(scratch)
+
+
+def programs_in(run_dir: Path) -> list[psutil.Process]:
+    """Running processes whose working directory is the run directory or below."""
+    found = []
+    for each in psutil.process_iter():
+        try:
+            if each.cwd().startswith(str(run_dir)) and each.status() != psutil.STATUS_ZOMBIE:
+                found.append(each)
+        except (psutil.AccessDenied, psutil.NoSuchProcess):
+            continue
+    return found
+
+
+def within(seconds: float, probe: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + seconds
+    while not probe():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def test_a_cluster_keeps_address_and_data_over_a_restart_and_is_removed_whole(run_dir: Path) -> None:
+    first = KubernetesBackend(run_dir)
+    endpoint = first.create(REF, {})
+    assert first.create(REF, {}) == endpoint
+    client = first.cluster(REF).plane.client
+    assert_closed_to_others(run_dir, endpoint.host, first.cluster(REF).plane.authority.pair.certificate)
+    assert client.request("GET", "/version")["gitVersion"].startswith("v1.36.")
+    client.create(CONFIG_MAP)
+    with pytest.raises(UnknownKindError, match='no matches for kind "Nothing"'):
+        client.get("example.com/v1", "Nothing", "x")
+    with pytest.raises(ApiError, match=r"kept.* already exists") as caught:
+        client.create(CONFIG_MAP)
+    assert caught.value.reason == "AlreadyExists"
+    assert client.get("autoscaling.x-k8s.io/v1", "ProvisioningRequest", "none", "default") is None
+    pool = {"name": "system", "config": {"machineType": "e2-standard-4"}, "currentNodeCount": 2, "locations": ["a-b-c"]}
+    first.pools_changed(REF, [pool])
+    assert len(client.list_all("v1", "Node")) == 2
+    first.close()
+    assert within(5, lambda: not programs_in(run_dir))
+
+    second = KubernetesBackend(run_dir)
+    assert second.create(REF, {}) == endpoint
+    client = second.cluster(REF).plane.client
+    kept = client.get("v1", "ConfigMap", "kept", "default")
+    assert kept
+    assert kept["data"] == {"a": "b"}
+    second.pools_changed(REF, [pool | {"currentNodeCount": 1}])
+    assert len(client.list_all("v1", "Node")) == 1
+    second.delete(REF)
+    second.delete(REF)
+    assert [each.name for each in run_dir.iterdir()] == ["admin-token"]
+    assert within(5, lambda: not programs_in(run_dir))
+
+
+def assert_closed_to_others(run_dir: Path, host: str, authority: Path) -> None:
+    """A wrong token is refused, and nothing listens on other addresses than loopback."""
+    with ApiClient(host, "wrong", authority) as stranger, pytest.raises(ApiError) as caught:
+        stranger.request("GET", "/version")
+    assert caught.value.status == 401
+    listening = [
+        connection.laddr.ip
+        for program in programs_in(run_dir)
+        for connection in program.net_connections(kind="tcp")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert len(listening) >= len(PROGRAMS)
+    assert set(listening) <= {"127.0.0.1", "::1"}
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from sandbox.kubernetes.control_plane import ControlPlane
+plane = ControlPlane(Path(sys.argv[1]))
+plane.start()
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_nothing_outlives_a_killed_parent(run_dir: Path) -> None:
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    command = [sys.executable, "-c", KILLED, str(run_dir)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as parent:
+        assert parent.stdout
+        first_line = parent.stdout.readline()
+        programs = programs_in(run_dir)
+        parent.send_signal(signal.SIGKILL)
+    assert first_line == "ready\n"
+    assert len(programs) == len(PROGRAMS)
+    assert within(5, lambda: not programs_in(run_dir))
+
+
+def test_a_program_that_fails_is_reported_with_the_end_of_its_log(run_dir: Path) -> None:
+    supervisor = Supervisor(run_dir)
+    process = supervisor.start("failing", Path("/bin/sh"), ["-c", "echo no such thing >&2; exit 3"])
+    with pytest.raises(ProcessError, match=r"failing exited with 3 .*\nno such thing"):
+        process.wait_ready(lambda: False, 10)
+    supervisor.stop_all()
+
+
+def test_a_program_sees_nothing_of_the_users_environment(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/elsewhere")
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.com")
+    supervisor = Supervisor(run_dir)
+    process = supervisor.start("env", Path("/usr/bin/env"), [])
+    process.popen.wait(10)
+    names = {line.partition("=")[0] for line in process.log.read_text().splitlines()}
+    assert names == {"HOME", "TMPDIR", "PATH", "GOMAXPROCS"}
+    supervisor.stop_all()
+
+
+def test_ports_are_distinct_and_free() -> None:
+    ports = free_ports(20)
+    assert len(set(ports)) == 20
+    assert all(port_is_free(each) for each in ports)
+
+
+def test_certificates_are_kept(run_dir: Path) -> None:
+    made = CertificateAuthority(run_dir / "pki").issue("server", ["127.0.0.1", "localhost"]).certificate_base64()
+    assert CertificateAuthority(run_dir / "pki").issue("server", ["127.0.0.1"]).certificate_base64() == made

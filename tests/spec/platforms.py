@@ -1,0 +1,36 @@
+"""Small platforms to vary."""
+
+from typing import Any
+
+from spec.errors import SpecError, SpecErrors
+from spec.load import load_platform
+from spec.platform import Platform
+
+PROJECT = "my-project"
+ZONES = {
+    "v4": "us-central2-b",
+    "v5e": "us-central1-a",
+    "v5p": "us-east5-a",
+    "v6e": "us-east5-b",
+    "tpu7x": "us-central1-c",
+}
+
+
+def raw(slices: dict[str, Any] | None = None, **platform: Any) -> dict[str, Any]:
+    """A platform as YAML would give it; by default with one sound slice."""
+    default = {"train": {"machine_type": "ct6e-standard-4t", "topology": "4x4"}}
+    return {"zone": ZONES["v6e"], "slices": default if slices is None else slices, **platform}
+
+
+def load(slices: dict[str, Any] | None = None, **platform: Any) -> Platform:
+    """The platform of `raw`, checked."""
+    return load_platform(raw(slices, **platform), project=PROJECT)
+
+
+def errors(written: object, project: str | None = PROJECT) -> tuple[SpecError, ...]:
+    """What is wrong with a platform as YAML would give it."""
+    try:
+        load_platform(written, project=project)
+    except SpecErrors as refused:
+        return refused.errors
+    return ()

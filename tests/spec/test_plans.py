@@ -1,0 +1,275 @@
+"""What follows from a slice."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spec import topology
+from spec.capacity import BEHAVIOUR
+from spec.catalogue import GENERATIONS, MACHINES, MAX_HOSTS_PER_POOL
+from spec.queueing import flavor_of
+from spec.rules.held import HELD
+from spec.shape import candidates
+from spec.slices import SlicePlan
+from tests.spec.platforms import ZONES, load
+
+CAPACITY: dict[str, dict[str, Any]] = {
+    "on-demand": {},
+    "spot": {},
+    "reservation": {"name": "my-res"},
+    "flex-start": {},
+    "queued": {"max_run_duration": "1d"},
+}
+
+shapes = [
+    (shape.machine, shape.topology)
+    for generation in GENERATIONS.values()
+    for dims in topology.shapes(generation)
+    for shape in candidates(generation, dims)
+    if shape.hosts <= MAX_HOSTS_PER_POOL
+]
+
+
+@pytest.mark.parametrize("held", HELD, ids=lambda held: held.id)
+@settings(max_examples=60)
+@given(
+    shape=st.sampled_from(shapes),
+    model=st.sampled_from(list(BEHAVIOUR)),
+    count=st.integers(1, 4),
+    autoscale=st.sampled_from([None, True]),
+    dranet=st.booleans(),
+)
+def test_what_nobody_can_break(held: Any, shape: Any, model: str, count: int, autoscale: bool, dranet: bool) -> None:
+    machine, dims = shape
+    if BEHAVIOUR[model].flex_start and not machine.generation.dws:
+        model = "spot"
+    spec = {
+        "machine_type": machine.name,
+        "topology": dims,
+        "count": count,
+        "capacity": {"model": model, **CAPACITY[model]},
+        "autoscale": autoscale,
+        "dranet": dranet and machine.accelerator_nics > 0,
+    }
+    network = {"nodes_cidr": "10.0.0.0/18", "services_cidr": "10.0.64.0/20"}
+    for plan in load({"s": spec}, zone=ZONES[machine.generation.name], network=network).slice_plans:
+        assert held.holds(plan)
+
+
+def test_every_capacity_model_is_tried_above() -> None:
+    assert set(CAPACITY) == set(BEHAVIOUR)
+
+
+@pytest.mark.parametrize(
+    ("machine", "shape", "placement"),
+    [
+        ("ct6e-standard-1t", "1x1", None),
+        ("ct6e-standard-8t", "2x4", None),
+        ("tpu7x-standard-4t", "2x2x1", None),
+        ("tpu7x-standard-1t", "1x1x1", None),
+        ("ct4p-hightpu-4t", "2x2x2", ("COMPACT", "2x2x2", None)),
+        ("ct5lp-hightpu-4t", "2x4", ("COMPACT", "2x4", None)),
+        ("ct5p-hightpu-4t", "4x4x4", ("COMPACT", "4x4x4", None)),
+        ("ct6e-standard-4t", "16x16", ("COMPACT", "16x16", None)),
+        ("tpu7x-standard-4t", "2x2x2", ("", "2x2x2", "tpu-2x2x2")),
+    ],
+)
+def test_placement(machine: str, shape: str, placement: tuple[str, str, str | None] | None) -> None:
+    plan = one({"machine_type": machine, "topology": shape}, zone=ZONES[MACHINES[machine].generation.name])
+    found = plan.placement and (plan.placement.type, plan.placement.topology, plan.placement.policy)
+    assert found == placement
+
+
+def one(spec: dict[str, Any], **platform: Any) -> SlicePlan:
+    (plan,) = load({"s": spec}, **platform).slice_plans
+    return plan
+
+
+def test_slices_of_one_shape_share_a_policy() -> None:
+    slice_ = {"machine_type": "tpu7x-standard-4t", "topology": "4x4x4"}
+    cube = slice_ | {
+        "dynamic_slicing": True,
+        "capacity": {"model": "reservation", "name": "r", "block": "b", "sub_block": "c"},
+    }
+    platform = load(
+        {"a": slice_ | {"count": 2}, "b": slice_, "c": slice_ | {"topology": "2x2x2"}, "d": cube},
+        zone=ZONES["tpu7x"],
+        name="iron",
+        cluster={"release_channel": "RAPID"},
+    )
+    assert [(policy.name, policy.topology, policy.mode) for policy in platform.workload_policies] == [
+        ("iron-2x2x2", "2x2x2", None),
+        ("iron-4x4x4", "4x4x4", None),
+        ("iron-4x4x4-provision-only", "4x4x4", "PROVISION_ONLY"),
+    ]
+    assert platform.needs_slice_controller
+
+
+def test_a_pool_for_each_slice_of_several_hosts_and_one_for_all_of_single_hosts() -> None:
+    several = one({"machine_type": "ct6e-standard-4t", "topology": "4x4", "count": 2})
+    single = one({"machine_type": "ct6e-standard-8t", "topology": "2x4", "count": 3})
+    assert [(pool.name, pool.node_count) for pool in several.pools] == [("s-0", 4), ("s-1", 4)]
+    assert [(pool.name, pool.node_count) for pool in single.pools] == [("s", 3)]
+
+
+def test_a_larger_count_keeps_the_names_of_the_pools_that_exist() -> None:
+    spec = {"machine_type": "ct6e-standard-4t", "topology": "4x4"}
+    assert one(spec).pools[0].name == one(spec | {"count": 5}).pools[0].name
+
+
+@pytest.mark.parametrize(
+    ("capacity", "value"),
+    [
+        ({"name": "r"}, "r"),
+        ({"name": "r", "project": "owner"}, "projects/owner/reservations/r"),
+        ({"name": "r", "block": "b"}, "r/reservationBlocks/b"),
+        (
+            {"name": "r", "project": "owner", "block": "b", "sub_block": "s"},
+            "projects/owner/reservations/r/reservationBlocks/b/reservationSubBlocks/s",
+        ),
+    ],
+)
+def test_the_four_forms_of_a_reservation(capacity: dict[str, str], value: str) -> None:
+    plan = one(
+        {"machine_type": "ct6e-standard-4t", "topology": "4x4", "capacity": {"model": "reservation", **capacity}}
+    )
+    assert plan.reservation.type == "SPECIFIC_RESERVATION"
+    assert plan.reservation.key == "compute.googleapis.com/reservation-name"
+    assert plan.reservation.values == (value,)
+
+
+def test_each_slice_in_a_sub_block_of_its_own() -> None:
+    capacity = {"model": "reservation", "name": "r", "block": "b", "sub_block": ["s1", "s2"]}
+    plan = one({"machine_type": "ct6e-standard-4t", "topology": "4x4", "count": 2, "capacity": capacity})
+    assert [pool.reservation.values[0].rpartition("/")[2] for pool in plan.pools] == ["s1", "s2"]
+
+
+def test_a_reservation_that_has_not_begun_has_pools_without_hosts() -> None:
+    capacity = {"model": "reservation", "name": "r", "active": False}
+    plan = one({"machine_type": "ct6e-standard-4t", "topology": "4x4", "capacity": capacity})
+    assert [pool.node_count for pool in plan.pools] == [0]
+
+
+def test_fallback_is_a_compute_class_over_pools_of_each_model() -> None:
+    platform = load(
+        {
+            "any": {
+                "machine_type": "ct6e-standard-4t",
+                "topology": "4x4",
+                "count": 2,
+                "capacity": [{"model": "reservation", "name": "r"}, "spot", "flex-start"],
+            }
+        }
+    )
+    (compute_class,) = platform.compute_classes
+    assert compute_class.name == "tpu-any"
+    assert compute_class.priorities == (
+        ("any-reservation-0", "any-reservation-1"),
+        ("any-spot-0", "any-spot-1"),
+        ("any-flex-start-0", "any-flex-start-1"),
+    )
+    for plan in platform.slice_plans:
+        assert plan.labels["cloud.google.com/compute-class"] == "tpu-any"
+        assert [(taint.key, taint.value, taint.effect) for taint in plan.taints] == [
+            ("cloud.google.com/compute-class", "tpu-any", "NO_SCHEDULE")
+        ]
+        assert [(pool.min_nodes, pool.max_nodes) for pool in plan.pools] == [(0, 4), (0, 4)]
+    assert platform.totals["chips"] == 32
+    assert platform.totals["price_per_hour_usd"] == platform.slice_plans[0].price_per_hour == 32 * 2.70
+
+
+@pytest.mark.parametrize(
+    ("spec", "labels"),
+    [
+        ({"devices": "dra"}, {"cloud.google.com/gke-tpu-dra-driver": "true"}),
+        ({"dranet": True}, {"cloud.google.com/gke-networking-dra-driver": "true"}),
+        ({"capacity": "queued"}, {"cloud.google.com/gke-queued": "true"}),
+        ({"labels": {"team": "a"}}, {"team": "a"}),
+        ({}, {}),
+    ],
+)
+def test_labels_that_gke_does_not_set_by_itself(spec: dict[str, Any], labels: dict[str, str]) -> None:
+    plan = one({"machine_type": "ct6e-standard-4t", "topology": "4x4", **spec})
+    assert plan.labels == {**labels, "tpu-platform/slice": "s", "tpu-platform/flavor": flavor_of(plan)}
+
+
+@pytest.mark.parametrize(("capacity", "hours"), [("on-demand", 11), ("spot", 11), ("flex-start", 2), ("queued", 2)])
+def test_a_pool_is_waited_for_as_long_as_gke_tries(capacity: str, hours: int) -> None:
+    """Static pools wait for hosts while they are created (GKE tries for 10 h); pools at zero do not."""
+    plan = one({"machine_type": "ct6e-standard-4t", "topology": "4x4", "capacity": capacity})
+    assert plan.timeout_hours == hours
+
+
+@pytest.mark.parametrize(
+    ("generation", "shape", "capacity", "price"),
+    [
+        ("v4", "2x2x2", "on-demand", 8 * 3.22),
+        ("v4", "2x2x2", "spot", 8 * 3.22 * 0.30),
+        ("v5e", "4x4", "on-demand", 16 * 1.20),
+        ("v5p", "2x2x1", "spot", 4 * 4.20 * 0.5),
+        ("v6e", "4x4", "spot", 16 * 2.70 * 0.5),
+        ("tpu7x", "2x2x1", "on-demand", None),
+    ],
+)
+def test_list_prices(generation: str, shape: str, capacity: str, price: float | None) -> None:
+    plan = one({"generation": generation, "topology": shape, "capacity": capacity}, zone=ZONES[generation])
+    assert plan.price_per_hour == (price if price is None else pytest.approx(price, abs=0.01))
+
+
+def test_own_prices_take_the_place_of_list_prices() -> None:
+    rate = {"usd_per_chip_hour": 2, "as_of": "2026-11-01", "source": "contract"}
+    spec = {"machine_type": "ct6e-standard-4t", "topology": "4x4"}
+    assert one(spec, prices={"v6e": rate}).price_per_hour == 32
+    assert one(spec | {"capacity": "spot"}, prices={"v6e": rate}).price_per_hour is None
+    assert one(spec | {"capacity": "spot"}, prices={"v6e": rate | {"spot_usd_per_chip_hour": 0.5}}).price_per_hour == 8
+
+
+@pytest.mark.parametrize(
+    ("generation", "capacity", "metric"),
+    [
+        ("v5e", "on-demand", "TPU-LITE-PODSLICE-V5-per-project-region"),
+        ("v6e", "spot", "PREEMPTIBLE-TPU-V6E-per-project-region"),
+        ("v6e", "queued", "PREEMPTIBLE-TPU-V6E-per-project-region"),
+        ("tpu7x", "on-demand", "TPUS-PER-TPU-FAMILY-per-project-region"),
+        ("v5p", "on-demand", None),
+        ("v6e", {"model": "reservation", "name": "r"}, None),
+    ],
+)
+def test_quota(generation: str, capacity: Any, metric: str | None) -> None:
+    shape = "4x4x4" if GENERATIONS[generation].dimensions == 3 else "4x4"
+    plan = one({"generation": generation, "topology": shape, "capacity": capacity, "count": 2}, zone=ZONES[generation])
+    quota = plan.quota and (plan.quota.metric, plan.quota.amount, plan.quota.region)
+    assert quota == (metric and (metric, 2 * plan.chips, ZONES[generation].rpartition("-")[0]))
+
+
+def test_chips_alone_are_enough_where_one_shape_has_them() -> None:
+    assert one({"generation": "v6e", "chips": 16}).topology == "4x4"
+    assert one({"generation": "v5p", "chips": 8}, zone=ZONES["v5p"]).topology == "2x2x2"
+
+
+@pytest.mark.parametrize(("zone", "machine"), [("us-central2-b", "n2-standard-4"), ("us-east5-b", "e2-standard-4")])
+def test_the_system_pool_has_a_machine_type_of_its_zone(zone: str, machine: str) -> None:
+    assert load({}, zone=zone).system_pool.machine_type == machine
+
+
+def test_plans_come_in_the_order_of_their_names() -> None:
+    spec = {"machine_type": "ct6e-standard-1t", "topology": "1x1"}
+    assert [plan.name for plan in load({"b": spec, "a": spec, "c": spec}).slice_plans] == ["a", "b", "c"]
+
+
+def test_the_cluster_is_known_before_it_exists() -> None:
+    assert load().cluster_id == "projects/my-project/locations/us-east5/clusters/tpu"
+    assert load(cluster={"regional": False}).cluster_id == "projects/my-project/locations/us-east5-b/clusters/tpu"
+
+
+def test_an_existing_network_is_named_in_full() -> None:
+    network = {"kind": "existing", "network": "n", "subnetwork": "s", "pods_range": "p", "services_range": "v"}
+    platform = load(network=network | {"project": "host-project"})
+    assert platform.network.kind == "existing"
+    assert platform.network.network_id(platform.project) == "projects/host-project/global/networks/n"
+    assert platform.network.subnetwork_id(platform) == "projects/host-project/regions/us-east5/subnetworks/s"
+    own = load(network=network)
+    assert own.network.kind == "existing"
+    assert own.network.network_id(own.project) == "projects/my-project/global/networks/n"

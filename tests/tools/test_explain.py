@@ -1,0 +1,155 @@
+"""`python -m tools explain`: what people read, what machines read, and how it fails."""
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from tests.spec.platforms import PROJECT, raw
+from tools.__main__ import app
+
+V6E = {"machine_type": "ct6e-standard-4t", "topology": "4x4"}
+SLICES = {
+    "train": V6E | {"count": 2, "capacity": {"model": "reservation", "name": "r"}},
+    "batch": V6E | {"capacity": "queued"},
+    "serve": {"machine_type": "ct6e-standard-1t", "topology": "1x1", "count": 3, "capacity": "spot"},
+    "iron": {"machine_type": "tpu7x-standard-4t", "topology": "2x2x2"},
+}
+
+
+def explain(*arguments: str | Path) -> Result:
+    return CliRunner(env={"COLUMNS": "120"}).invoke(app, ["explain", *map(str, arguments)])
+
+
+@pytest.fixture
+def stack_file(tmp_path: Path) -> Any:
+    def write(slices: Any = None, **platform: Any) -> Path:
+        path = tmp_path / "Pulumi.test.yaml"
+        config = {
+            "gcp:project": PROJECT,
+            "tpu-platform:platform": raw(SLICES if slices is None else slices, **platform),
+        }
+        path.write_text(yaml.safe_dump({"config": config}))
+        return path
+
+    return write
+
+
+def test_json(stack_file: Any) -> None:
+    result = explain("-f", stack_file(allow_unlisted_zone=True), "--json")
+    assert result.exit_code == 0
+    document = json.loads(result.output)
+    assert list(document) == ["slices", "policies", "totals", "warnings"]
+    by_name = {entry["name"]: entry for entry in document["slices"]}
+    assert by_name["train"] == {
+        "name": "train",
+        "generation": "v6e",
+        "machine_type": "ct6e-standard-4t",
+        "topology": "4x4",
+        "hosts": 4,
+        "chips_per_host": 4,
+        "chips": 16,
+        "count": 2,
+        "capacity": "reservation",
+        "placement": {"type": "COMPACT", "topology": "4x4", "policy": None},
+        "pools": [{"nodes": 4, "min": None, "max": None}] * 2,
+        "price_per_hour_usd": 86.4,
+        "quota": None,
+    }
+    assert by_name["batch"]["pools"] == [{"nodes": None, "min": 0, "max": 4}]
+    assert by_name["serve"]["placement"] is None
+    assert by_name["serve"]["quota"] == {
+        "metric": "PREEMPTIBLE-TPU-V6E-per-project-region",
+        "amount": 3,
+        "unit": "chips",
+        "region": "us-east5",
+    }
+    assert by_name["iron"]["placement"] == {"type": "", "topology": "2x2x2", "policy": "tpu-2x2x2"}
+    assert by_name["iron"]["price_per_hour_usd"] is None
+    assert document["policies"] == [{"name": "tpu-2x2x2", "topology": "2x2x2", "mode": None}]
+    totals = document["totals"]
+    assert (totals["slices"], totals["hosts"], totals["chips"]) == (7, 8 + 4 + 3 + 2, 32 + 16 + 3 + 8)
+    assert totals["hbm_gib"] == 51 * 32 + 8 * 192
+    assert totals["price_per_hour_usd"] is None
+    assert {"path", "message", "hint"} == set(document["warnings"][0])
+
+
+def test_table(stack_file: Any) -> None:
+    result = explain("-f", stack_file({name: SLICES[name] for name in ("train", "serve")}))
+    assert result.exit_code == 0
+    for text in (
+        "GKE REGULAR in us-east5, slices in us-east5-b",
+        "2 x v6e 4x4",
+        "ct6e-standard-4t",
+        "1.0 TiB HBM",
+        "29.4 PFLOP/s bf16",
+        "86.40 USD/h",
+        "63,072 USD/month",
+        "total: 5 slices, 11 hosts, 35 chips",
+        "quota: PREEMPTIBLE-TPU-V6E-per-project-region in us-east5: 3 chips (serve)",
+    ):
+        assert text in result.output
+
+
+def test_warnings_are_shown(stack_file: Any) -> None:
+    assert "warning: tpu-platform:platform.protect" in explain("-f", stack_file({}, protect=False)).output
+
+
+def test_errors_as_json(stack_file: Any) -> None:
+    result = explain("-f", stack_file({"s": V6E | {"topology": "3x3"}}), "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.output) == {
+        "errors": [
+            {
+                "path": "tpu-platform:platform.slices.s.topology",
+                "message": "v6e has no topology 3x3",
+                "hint": "for example 2x2 (4 chips) or 2x4 (8 chips)",
+            }
+        ]
+    }
+
+
+def test_errors_for_people(stack_file: Any) -> None:
+    result = explain("-f", stack_file({"s": V6E | {"topology": "3x3"}}))
+    assert result.exit_code == 1
+    assert "v6e has no topology 3x3" in result.output
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("-s", "dev", "-f", "x"),
+        ("-s", "no-such-stack"),
+        ("-f", "no-such-file"),
+        ("-s", "dev", "--json", "--svg"),
+        ("--no-such-option",),
+    ],
+)
+def test_wrong_usage(arguments: tuple[str, ...]) -> None:
+    result = explain(*arguments)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+
+
+def test_stack_of_the_project() -> None:
+    assert "serve" in explain("-s", "dev").output
+
+
+def test_svg_is_a_picture_of_every_pool(stack_file: Any) -> None:
+    result = explain("-f", stack_file(allow_unlisted_zone=True), "--svg")
+    texts = [element.text for element in ElementTree.fromstring(result.output).iter("{http://www.w3.org/2000/svg}text")]
+    assert {"system", *SLICES} <= set(texts)
+    assert "placed by tpu-2x2x2" in texts
+
+
+def test_mermaid_joins_policies_to_their_slices(stack_file: Any) -> None:
+    lines = explain("-f", stack_file(allow_unlisted_zone=True), "--mermaid").output.splitlines()
+    assert lines[0] == "flowchart LR"
+    (box,) = [line.split("[")[0].split()[-1] for line in lines if '["iron<br/>' in line]
+    assert f"  policy_tpu_2x2x2 -.-> {box}" in lines

@@ -1,0 +1,98 @@
+"""Files made from the program are up to date, and the schema accepts what the program accepts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+from pydantic import BaseModel
+from typer.testing import CliRunner
+
+from tests.spec.platforms import raw
+from tools.__main__ import app
+from tools.generated import ROOT, Generated
+from tools.schema import field_descriptions, models, render
+
+STACK_FILES = sorted(ROOT.glob("Pulumi.*.yaml"))
+SCHEMA = Draft202012Validator(json.loads(render()))
+V6E = {"machine_type": "ct6e-standard-4t", "topology": "4x4"}
+
+
+@pytest.mark.parametrize("command", ["schema", "docs"])
+def test_committed_files_are_fresh(command: str) -> None:
+    result = CliRunner().invoke(app, [command, "--check"])
+    assert result.exit_code == 0, result.output
+
+
+def test_a_stale_file_is_named_and_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tools.generated.ROOT", tmp_path)
+    stale = CliRunner().invoke(app, ["schema", "--check"])
+    assert stale.exit_code == 1
+    assert "schema/platform.schema.json is out of date" in stale.output
+    assert CliRunner().invoke(app, ["schema", "--write"]).exit_code == 0
+    assert Generated("schema/platform.schema.json", render).is_fresh()
+    assert CliRunner().invoke(app, ["schema", "--check"]).exit_code == 0
+
+
+def test_the_schema_is_one() -> None:
+    Draft202012Validator.check_schema(SCHEMA.schema)
+
+
+@pytest.mark.parametrize("path", STACK_FILES, ids=lambda path: path.name)
+def test_stack_files_fit_the_schema_and_refer_to_it(path: Path) -> None:
+    text = path.read_text()
+    assert "# yaml-language-server: $schema=schema/platform.schema.json" in text
+    SCHEMA.validate(yaml.safe_load(text))
+
+
+def config(platform: dict[str, Any]) -> dict[str, Any]:
+    return {"config": {"gcp:project": "my-project", "tpu-platform:platform": platform}, "encryptionsalt": "x"}
+
+
+@pytest.mark.parametrize(
+    "platform",
+    [
+        raw(),
+        raw({"s": {"generation": "v6e", "chips": 16, "capacity": "spot"}}),
+        raw({"s": V6E | {"capacity": ["spot", {"model": "flex-start"}]}}),
+        raw({"s": V6E | {"capacity": {"model": "reservation", "name": "r", "block": "b", "sub_block": "s"}}}),
+        raw({"s": V6E | {"capacity": {"model": "reservation", "name": "r", "block": "b", "sub_block": ["s"]}}}),
+        raw(network={"nodes_cidr": "10.8.0.0/20"}),
+        raw(network={"kind": "existing", "network": "n", "subnetwork": "s", "pods_range": "p", "services_range": "v"}),
+        raw(cluster={"version": "1.35", "maintenance": {"recurrence": "FREQ=DAILY"}}),
+    ],
+)
+def test_the_schema_accepts(platform: dict[str, Any]) -> None:
+    SCHEMA.validate(config(platform))
+
+
+@pytest.mark.parametrize(
+    "platform",
+    [
+        {},
+        raw(typo=1),
+        raw(project="p"),
+        raw({"s": {"topology": "4x4"}}),
+        raw({"s": V6E | {"generation": "v6e"}}),
+        raw({"s": V6E | {"machine_type": "ct6e"}}),
+        raw({"s": V6E | {"count": 0}}),
+        raw({"s": V6E | {"capacity": []}}),
+        raw({"s": V6E | {"capacity": "reservation"}}),
+        raw({"s": V6E | {"capacity": {"model": "spot", "name": "r"}}}),
+        raw({"S": V6E}),
+        raw(zone="us-east5"),
+        raw(cluster={"version": "latest"}),
+        raw(network={"kind": "existing"}),
+    ],
+)
+def test_the_schema_refuses(platform: dict[str, Any]) -> None:
+    assert not SCHEMA.is_valid(config(platform))
+
+
+@pytest.mark.parametrize("model", list(models()), ids=lambda model: model.__name__)
+def test_every_key_says_what_it_is_for(model: type[BaseModel]) -> None:
+    described = field_descriptions(model)
+    inline = {key for key, field in model.model_fields.items() if field.description}
+    assert set(model.model_fields) - {"project"} <= set(described) | inline

@@ -1,0 +1,149 @@
+"""`python -m tools workload`: manifests that fit the platform's slices, and clear refusals where none would."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from spec.load import load_stack_file
+from spec.queueing import FLAVOR_LABEL
+from tests.graph.recording import ROOT
+from tests.schema.test_kubernetes_objects import validate
+from tools.__main__ import app
+
+RECIPE = ROOT / "Pulumi.recipe.yaml"
+BLUEPRINT = ROOT / "Pulumi.blueprint.yaml"
+DEV = ROOT / "Pulumi.dev.yaml"
+
+
+def workload(file: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["workload", "-f", str(file), *arguments])
+
+
+def printed(file: Path, *arguments: str) -> list[Any]:
+    result = workload(file, *arguments)
+    assert result.exit_code == 0, result.output
+    return list(yaml.safe_load_all(result.stdout))
+
+
+def job_template(jobset: Any) -> Any:
+    (job,) = jobset["spec"]["replicatedJobs"]
+    return job["template"]["spec"]
+
+
+def pod_spec(jobset: Any) -> Any:
+    return job_template(jobset)["template"]["spec"]
+
+
+@pytest.mark.parametrize(
+    ("file", "arguments"),
+    [
+        (RECIPE, ["pair", "--queue", "research"]),
+        (RECIPE, ["pair", "--queue", "research", "--slices", "2"]),
+        (RECIPE, ["large"]),
+        (BLUEPRINT, ["train", "--queue", "training", "--slices", "3", "--priority", "high"]),
+        (DEV, ["serve", "--queue", "team"]),
+        (DEV, ["serve", "--serve", "google/gemma-3-1b-it"]),
+    ],
+)
+def test_manifests_are_valid(file: Path, arguments: list[str]) -> None:
+    for manifest in printed(file, *arguments):
+        validate(manifest)
+
+
+def test_a_pod_for_each_host_and_a_job_for_each_slice() -> None:
+    (jobset,) = printed(RECIPE, "pair", "--queue", "research", "--slices", "2")
+    assert jobset["spec"]["replicatedJobs"][0]["replicas"] == 2
+    template = job_template(jobset)
+    assert (template["parallelism"], template["completions"], template["completionMode"]) == (2, 2, "Indexed")
+    exclusive = jobset["metadata"]["annotations"]["alpha.jobset.sigs.k8s.io/exclusive-topology"]
+    assert exclusive == "cloud.google.com/gke-nodepool"
+
+
+def test_claims_take_all_chips_and_say_who_the_workers_are() -> None:
+    (jobset,) = printed(RECIPE, "pair", "--queue", "research", "--slices", "2", "--name", "run")
+    pod = pod_spec(jobset)
+    (container,) = pod["containers"]
+    assert pod["resourceClaims"] == [{"name": "tpu", "resourceClaimTemplateName": "tpu-v5e-4"}]
+    assert "google.com/tpu" not in str(container["resources"])
+    assert container["securityContext"]["capabilities"]["add"] == ["IPC_LOCK", "SYS_RESOURCE"]
+    names = [variable["name"] for variable in container["env"]]
+    # A variable may only refer to those before it.
+    assert names.index("MEGASCALE_SLICE_ID") < names.index("TPU_WORKER_HOSTNAMES")
+    hosts = container["env"][names.index("TPU_WORKER_HOSTNAMES")]["value"].split(",")
+    assert hosts == ["run-slice-$(MEGASCALE_SLICE_ID)-0.run", "run-slice-$(MEGASCALE_SLICE_ID)-1.run"]
+
+
+def test_one_slice_has_no_peers_to_find() -> None:
+    (jobset,) = printed(RECIPE, "large", "--queue", "research")
+    names = {variable["name"] for variable in pod_spec(jobset)["containers"][0]["env"]}
+    assert names == {"TPU_WORKER_ID", "MEGASCALE_SLICE_ID", "TPU_WORKER_HOSTNAMES"}
+
+
+def test_device_plugin_pods_leave_their_environment_to_gke() -> None:
+    (jobset,) = printed(BLUEPRINT, "train", "--queue", "training", "--slices", "3")
+    pod = pod_spec(jobset)
+    (container,) = pod["containers"]
+    assert "env" not in container
+    assert "resourceClaims" not in pod
+    assert container["resources"]["limits"] == {"google.com/tpu": 4}
+    assert jobset["metadata"]["annotations"]["provreq.kueue.x-k8s.io/maxRunDurationSeconds"] == "86400"
+    assert {"key": "cloud.google.com/gke-queued", "operator": "Equal", "value": "true", "effect": "NoSchedule"} in (
+        pod["tolerations"]
+    )
+
+
+def test_a_pod_asks_for_more_than_half_a_host() -> None:
+    for plan in load_stack_file(RECIPE).slice_plans:
+        (jobset,) = printed(RECIPE, plan.name)
+        requests = pod_spec(jobset)["containers"][0]["resources"]["requests"]
+        assert plan.machine.vcpus / 2 < int(requests["cpu"]) < plan.machine.vcpus
+        assert plan.machine.memory_gb / 2 < int(requests["memory"].removesuffix("Gi")) < plan.machine.memory_gb
+
+
+def test_pods_select_the_labels_their_pools_declare() -> None:
+    for file, name in ((RECIPE, "pair"), (BLUEPRINT, "train"), (DEV, "serve")):
+        (plan,) = (plan for plan in load_stack_file(file).slice_plans if plan.name == name)
+        (jobset,) = printed(file, name)
+        assert pod_spec(jobset)["nodeSelector"][FLAVOR_LABEL] == plan.labels[FLAVOR_LABEL]
+
+
+def test_the_command_after_two_dashes_is_the_containers() -> None:
+    (jobset,) = printed(
+        RECIPE, "large", "--image", "example.com/train@sha256:0", "--", "python", "train.py", "--steps=5"
+    )
+    (container,) = pod_spec(jobset)["containers"]
+    assert container["image"] == "example.com/train@sha256:0"
+    assert container["command"] == ["python", "train.py", "--steps=5"]
+
+
+def test_a_model_server_reads_its_token_from_a_secret() -> None:
+    deployment, service = printed(DEV, "serve", "--serve", "google/gemma-3-1b-it")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["env"][0]["valueFrom"]["secretKeyRef"] == {"name": "hf-secret", "key": "hf_api_token"}
+    assert "--model=google/gemma-3-1b-it" in container["args"]
+    assert "type" not in service["spec"], "a public address is nobody's default"
+
+
+@pytest.mark.parametrize(
+    ("file", "arguments", "said"),
+    [
+        (RECIPE, ["pear"], "no slices called pear: it has"),
+        (RECIPE, ["pair", "--slices", "3"], "3 slices of pair asked for, the platform has 2"),
+        (RECIPE, ["pair", "--queue", "nobody"], "no queue nobody: it has"),
+        (RECIPE, ["pair", "--queue", "production"], "queue production has no slices of pair: it has large"),
+        (RECIPE, ["pair", "--queue", "research", "-n", "production"], "takes no work from production"),
+        (RECIPE, ["pair", "-n", "elsewhere"], "no namespace elsewhere"),
+        (RECIPE, ["pair", "--priority", "high"], "no priority high"),
+        (RECIPE, ["pair", "--name", "x" * 60], "characters too long"),
+        (RECIPE, ["pair", "--serve", "m"], "2 hosts a slice"),
+        (DEV, ["serve", "--serve", "m", "--queue", "team"], "leave out --queue"),
+    ],
+)
+def test_what_does_not_fit_is_refused(file: Path, arguments: list[str], said: str) -> None:
+    result = workload(file, *arguments)
+    assert result.exit_code == 1
+    assert said in result.stderr
+    assert "Traceback" not in result.output

@@ -1,0 +1,120 @@
+"""Small commands for people and CI: `python -m tools --help`. Each imports what it needs when it runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tools.generated import ROOT, Generated
+
+app = typer.Typer(help="Commands around a TPU platform.", no_args_is_help=True, pretty_exceptions_enable=False)
+
+CONFIGURATION_ERROR, USAGE_ERROR = 1, 2
+
+Stack = Annotated[str | None, typer.Option("-s", "--stack", help="Stack; its Pulumi.<stack>.yaml is read.")]
+File = Annotated[Path | None, typer.Option("-f", "--file", help="Any stack file.")]
+Write = Annotated[bool, typer.Option("--write/--check", help="Bring the files up to date, or fail if they are not.")]
+
+
+@app.command()
+def explain(
+    stack: Stack = None,
+    file: File = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_svg: Annotated[bool, typer.Option("--svg", help="A picture, as SVG.")] = False,
+    as_mermaid: Annotated[bool, typer.Option("--mermaid", help="A picture, as Mermaid.")] = False,
+) -> None:
+    """Show what a stack file amounts to: slices, hosts, chips, waits, cost, quota. Needs no Pulumi and no account.
+
+    Exit code 1: the configuration has errors. 2: wrong usage.
+    """
+    from spec.errors import SpecErrors
+    from spec.load import load_stack_file
+    from tools import drawing
+    from tools import explain as text
+
+    if as_json + as_svg + as_mermaid > 1:
+        raise typer.BadParameter("choose one of --json, --svg and --mermaid")
+    try:
+        platform = load_stack_file(_stack_file(stack, file))
+    except SpecErrors as errors:
+        typer.echo(text.errors_as_json(errors) if as_json else str(errors), err=not as_json)
+        raise typer.Exit(CONFIGURATION_ERROR) from None
+    if as_json:
+        typer.echo(text.as_json(platform))
+    elif as_svg:
+        typer.echo(drawing.svg(platform), nl=False)
+    elif as_mermaid:
+        typer.echo(drawing.mermaid(platform), nl=False)
+    else:
+        from rich.console import Console
+
+        Console().print(text.as_text(platform))
+
+
+def _stack_file(stack: str | None, file: Path | None) -> Path:
+    if (stack is None) == (file is None):
+        raise typer.BadParameter("give either -s STACK or -f FILE")
+    path = file or ROOT / f"Pulumi.{stack}.yaml"
+    if not path.is_file():
+        raise typer.BadParameter(f"there is no file {path.name if stack else path}")
+    return path
+
+
+@app.command(context_settings={"allow_interspersed_args": True})
+def workload(
+    slices: Annotated[str, typer.Argument(metavar="SLICE", help="Slices of the platform, by their name.")],
+    command: Annotated[list[str] | None, typer.Argument(help="Command of the container, after --.")] = None,
+    stack: Stack = None,
+    file: File = None,
+    queue: Annotated[str | None, typer.Option("--queue", help="Queue to submit to; without one, runs at once.")] = None,
+    namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="Namespace; the queue's first.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the workload; the slices' name if unset.")] = None,
+    count: Annotated[int, typer.Option("--slices", min=1, help="How many slices the job spans.")] = 1,
+    priority: Annotated[str | None, typer.Option("--priority", help="Priority, one of the platform's.")] = None,
+    image: Annotated[str | None, typer.Option("--image", help="Container image; pin a digest.")] = None,
+    serve: Annotated[str | None, typer.Option("--serve", metavar="MODEL", help="A vLLM server of this model.")] = None,
+) -> None:
+    """Print a job (JobSet) or a model server that fits the platform's slices, for `kubectl apply -f -`.
+
+    Exit code 1: the workload does not fit the platform, or the configuration has errors. 2: wrong usage.
+    """
+    from spec.errors import SpecErrors
+    from spec.load import load_stack_file
+    from spec.workload import WorkloadError
+    from tools import workload as manifests
+
+    request = manifests.Request(slices, queue, namespace, name, count, priority, image, tuple(command or ()), serve)
+    try:
+        typer.echo(manifests.render(load_stack_file(_stack_file(stack, file)), request), nl=False)
+    except (SpecErrors, WorkloadError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(CONFIGURATION_ERROR) from None
+
+
+@app.command()
+def schema(write: Write = False) -> None:
+    """Make or check the JSON Schema that stack files refer to."""
+    from tools.schema import render
+
+    _bring_up_to_date([Generated("schema/platform.schema.json", render)], write)
+
+
+@app.command()
+def docs(write: Write = False) -> None:
+    """Make or check the reference pages."""
+    from tools.reference import PAGES
+
+    _bring_up_to_date([Generated(f"docs/{name}", render) for name, render in PAGES.items()], write)
+
+
+def _bring_up_to_date(files: list[Generated], write: bool) -> None:
+    stale = [file.path for file in files if (file.write() if write else not file.is_fresh())]
+    for path in stale:
+        typer.echo(f"{path} {'is written' if write else 'is out of date: run the same command with --write'}")
+    if stale and not write:
+        raise typer.Exit(CONFIGURATION_ERROR)
+
+
+if __name__ == "__main__":
+    app()

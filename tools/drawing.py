@@ -1,0 +1,93 @@
+"""A picture of a platform: network, cluster, pools, slices, and the policies that place them."""
+
+from collections.abc import Iterator
+from xml.sax.saxutils import escape
+
+from spec.platform import Platform
+from spec.slices import SlicePlan
+
+WIDTH, HEIGHT, GAP, MARGIN, COLUMNS = 250, 92, 16, 18, 3
+TITLE = 26
+STYLE = (
+    "text{font:13px system-ui,sans-serif;fill:#202124}.t{font-weight:600}.s{fill:#5f6368}"
+    "rect{rx:8px;stroke-width:1.5}.vpc{fill:#f8f9fa;stroke:#9aa0a6}.gke{fill:#e8f0fe;stroke:#1a73e8}"
+    ".cpu{fill:#fff;stroke:#9aa0a6}.tpu{fill:#e6f4ea;stroke:#188038}"
+)
+
+Box = tuple[str, tuple[str, ...]]
+"""CSS class and lines of text, the first of them a title."""
+
+
+def boxes(platform: Platform) -> Iterator[Box]:
+    """What stands in the cluster, in the order in which it is drawn."""
+    for pool in (platform.system_pool, *platform.cpu_pools):
+        yield "cpu", (pool.name, pool.machine_type, f"{pool.min_nodes} to {pool.max_nodes} nodes")
+    for plan in platform.slice_plans:
+        yield "tpu", (plan.name, *_slice_lines(plan))
+
+
+def _slice_lines(plan: SlicePlan) -> Iterator[str]:
+    yield f"{plan.count} x {plan.generation.name} {plan.topology}, {plan.capacity}"
+    yield f"{plan.machine.name}, {plan.hosts} host{'s' if plan.hosts > 1 else ''} each"
+    if plan.placement:
+        yield f"placed by {plan.placement.policy or plan.placement.type}"
+    else:
+        yield f"devices: {plan.devices}"
+
+
+def svg(platform: Platform) -> str:
+    """The platform as an SVG document."""
+    items = list(boxes(platform))
+    rows = -(-len(items) // COLUMNS)
+    inner_width = COLUMNS * WIDTH + (COLUMNS + 1) * GAP
+    inner_height = TITLE + rows * (HEIGHT + GAP) + GAP
+    width, height = inner_width + 4 * MARGIN, inner_height + 2 * TITLE + 4 * MARGIN
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
+        f"<title>TPU platform {escape(platform.name)}</title><style>{STYLE}</style>",
+        *_frame("vpc", MARGIN, MARGIN, width - 2 * MARGIN, height - 2 * MARGIN, _network_title(platform)),
+        *_frame("gke", 2 * MARGIN, MARGIN + 2 * TITLE, inner_width, inner_height, _cluster_title(platform)),
+    ]
+    for index, (kind, lines) in enumerate(items):
+        row, column = divmod(index, COLUMNS)
+        x = 2 * MARGIN + GAP + column * (WIDTH + GAP)
+        y = MARGIN + 3 * TITLE + GAP + row * (HEIGHT + GAP)
+        parts.append(f'<rect class="{kind}" x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}"/>')
+        parts += [
+            f'<text class="{"s" if number else "t"}" x="{x + 12}" y="{y + 22 + 20 * number}">{escape(line)}</text>'
+            for number, line in enumerate(lines)
+        ]
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _frame(kind: str, x: int, y: int, width: int, height: int, title: str) -> Iterator[str]:
+    yield f'<rect class="{kind}" x="{x}" y="{y}" width="{width}" height="{height}"/>'
+    yield f'<text class="t" x="{x + 12}" y="{y + 22}">{escape(title)}</text>'
+
+
+def mermaid(platform: Platform) -> str:
+    """The platform as a Mermaid flowchart."""
+    lines = ["flowchart LR", f'  network["{_network_title(platform)}"] --> cluster["{_cluster_title(platform)}"]']
+    for policy in platform.workload_policies:
+        lines.append(f'  {_id(policy.name)}(["workload policy {policy.name}"])')
+    for index, (_, text) in enumerate(boxes(platform)):
+        lines.append(f'  cluster --> box{index}["{"<br/>".join(text)}"]')
+    first = 1 + len(platform.cpu_pools)
+    for index, plan in enumerate(platform.slice_plans, first):
+        if plan.placement and plan.placement.policy:
+            lines.append(f"  {_id(plan.placement.policy)} -.-> box{index}")
+    return "\n".join(lines) + "\n"
+
+
+def _id(name: str) -> str:
+    """A Mermaid identifier: no hyphens, which can read as arrows."""
+    return "policy_" + name.replace("-", "_")
+
+
+def _network_title(platform: Platform) -> str:
+    kind = "own VPC" if platform.network.kind == "create" else f"existing VPC {platform.network.network}"
+    return f"{kind} in {platform.project}, {platform.region}"
+
+
+def _cluster_title(platform: Platform) -> str:
+    return f"GKE cluster {platform.cluster_name}, {platform.cluster.release_channel}, nodes in {platform.zone}"

@@ -1,0 +1,126 @@
+"""What a platform amounts to, for a person: slices, hosts, chips, waits, cost and quota."""
+
+import json
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from spec.errors import SpecErrors
+from spec.platform import Platform
+from spec.slices import HOURS_PER_MONTH, SlicePlan
+
+NEVER_WRAPPED = ("slices", "one slice")
+
+
+def as_json(platform: Platform) -> str:
+    """The platform's plan as JSON; shapes as in `SlicePlan.summary` and `Platform.totals`."""
+    return json.dumps(
+        {
+            "slices": [plan.summary() for plan in platform.slice_plans],
+            "policies": [
+                {"name": policy.name, "topology": policy.topology, "mode": policy.mode}
+                for policy in platform.workload_policies
+            ],
+            "totals": platform.totals,
+            "warnings": [_notice(warning) for warning in platform.warnings],
+        },
+        indent=2,
+    )
+
+
+def errors_as_json(errors: SpecErrors) -> str:
+    """`{"errors": [{"path", "message", "hint"}]}`."""
+    return json.dumps({"errors": [_notice(error) for error in errors.errors]}, indent=2)
+
+
+def _notice(error: Any) -> dict[str, str]:
+    return {"path": error.path, "message": error.message, "hint": error.hint}
+
+
+def as_text(platform: Platform) -> RenderableType:
+    """Heading, a row for each group of slices, totals, quotas and warnings, for rich to print."""
+    heading = Text.assemble(
+        (platform.name, "bold"),
+        f" in {platform.project}: GKE {platform.cluster.release_channel} in {platform.location}, "
+        f"slices in {platform.zone}",
+    )
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, leading=1)
+    for column in ("slices", "one slice", "all together", "capacity", "cost"):
+        table.add_column(column, no_wrap=column in NEVER_WRAPPED, overflow="fold")
+    for plan in platform.slice_plans:
+        table.add_row(*_row(plan))
+    warnings = [
+        Text(f"warning: {warning.path}\n  {warning.message}\n  -> {warning.hint}") for warning in platform.warnings
+    ]
+    return Group(heading, table, _totals(platform), *_quotas(platform), *warnings)
+
+
+def _row(plan: SlicePlan) -> tuple[str, ...]:
+    generation = plan.generation
+    return (
+        f"{plan.name}\n{plan.count} x {generation.name} {plan.topology}",
+        f"{_count(plan.hosts, 'host')}\n{plan.machine.name}\n{_count(plan.chips, 'chip')}",
+        f"{_count(plan.total_chips, 'chip')}\n{_memory(plan.total_chips * generation.hbm_gib)} HBM\n"
+        f"{_flops(plan.total_chips * generation.bf16_tflops)} bf16",
+        f"{plan.capacity}{', autoscaled' if plan.pools[0].node_count is None else ''}\nwait: {plan.wait}",
+        _cost(plan),
+    )
+
+
+def _cost(plan: SlicePlan) -> str:
+    price, hourly = plan.price_per_chip_hour, plan.price_per_hour
+    if price is None or hourly is None:
+        return "unknown"
+    return f"{hourly:,.2f} {price.currency}/h\n{hourly * HOURS_PER_MONTH:,.0f} {price.currency}/month"
+
+
+def _quotas(platform: Platform) -> list[Text]:
+    """Chips that each quota must allow, alternatives of a fallback included."""
+    needed: dict[tuple[str, str], list[SlicePlan]] = {}
+    for plan in platform.slice_plans:
+        if plan.quota:
+            needed.setdefault((plan.quota.metric, plan.quota.region), []).append(plan)
+    return [
+        Text(
+            f"quota: {metric} in {region}: {_count(sum(plan.total_chips for plan in plans), 'chip')}"
+            f" ({', '.join(plan.name for plan in plans)})"
+        )
+        for (metric, region), plans in needed.items()
+    ]
+
+
+def _totals(platform: Platform) -> Text:
+    totals = platform.totals
+    hourly, monthly = totals["price_per_hour_usd"], totals["price_per_month_usd"]
+    cost = "cost unknown" if hourly is None else f"{hourly:,.2f} USD/h, {monthly:,.0f} USD/month while all run"
+    return Text.assemble(
+        ("total: ", "bold"),
+        ", ".join(
+            [
+                _count(totals["slices"], "slice"),
+                _count(totals["hosts"], "host"),
+                _count(totals["chips"], "chip"),
+                f"{_memory(totals['hbm_gib'])} HBM",
+                f"{_flops(totals['bf16_tflops'])} bf16",
+                cost,
+            ]
+        ),
+        "\nCosts are estimates from list prices or yours, of chips only: no control plane, CPU nodes, disks, traffic.",
+    )
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def _memory(gib: int) -> str:
+    return f"{gib:,} GiB" if gib < 1024 else f"{gib / 1024:,.1f} TiB"
+
+
+def _flops(tflops: int) -> str:
+    if tflops < 1000:
+        return f"{tflops:,} TFLOP/s"
+    return f"{tflops / 1000:,.1f} PFLOP/s" if tflops < 1_000_000 else f"{tflops / 1_000_000:,.1f} EFLOP/s"

@@ -1,0 +1,183 @@
+"""Reference pages made from the program: every configuration key, and every rule a platform must satisfy."""
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from spec import topology
+from spec.catalogue import GENERATIONS, MACHINES, Generation, Machine
+from spec.platform import PLATFORM_KEY
+from spec.rules.held import HELD
+from spec.rules.registry import PLATFORM, QUEUES, SHAPE, SLICE, Rule
+from spec.shape import shape
+from tools.schema import models, platform_schema
+
+NOTE = "<!-- Made by `python -m tools docs --write`; edit the models or rules instead. -->"
+
+
+def configuration_page() -> str:
+    """docs/configuration.md: one table for each model."""
+    schema = platform_schema()
+    definitions = {"Platform": schema, **schema["$defs"]}
+    lines = [
+        "# Configuration",
+        "",
+        NOTE,
+        "",
+        f"Everything below is one object, `{PLATFORM_KEY}` in `Pulumi.<stack>.yaml`; the project is `gcp:project`.",
+        "Editors complete and check it after `# yaml-language-server: $schema=schema/platform.schema.json` in line 1.",
+        "`python -m tools explain -s <stack>` shows what follows from it. [rules.md](rules.md) lists what is refused.",
+    ]
+    for model in models():
+        if model.__name__ in definitions:
+            lines += _section(model.__name__, definitions[model.__name__])
+    return "\n".join(lines) + "\n"
+
+
+def _section(name: str, schema: dict[str, Any]) -> Iterator[str]:
+    yield from ("", f"## {name}", "", " ".join(schema.get("description", "").partition("\n\n")[0].split()), "")
+    yield from ("| key | value | default | meaning |", "|---|---|---|---|")
+    required = schema.get("required", [])
+    for key, property_ in schema["properties"].items():
+        default = "**required**" if key in required else _default(property_)
+        yield f"| `{key}` | {_value(property_)} | {default} | {_cell(property_.get('description', ''))} |"
+
+
+def _value(schema: dict[str, Any]) -> str:
+    """What a key takes, in words, with links to the models it may hold."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    alternatives = schema.get("anyOf") or schema.get("oneOf")
+    if alternatives:
+        return " or ".join(dict.fromkeys(map(_value, alternatives)))
+    if schema.get("type") == "array":
+        return f"list of {_value(schema['items'])}"
+    if schema.get("type") == "object":
+        inner = next(iter(schema.get("patternProperties", {}).values()), schema.get("additionalProperties"))
+        return f"mapping of names to {_value(inner)}" if isinstance(inner, dict) else "mapping"
+    return _cell(_scalar(schema))
+
+
+def _scalar(schema: dict[str, Any]) -> str:
+    words = {"boolean": "true or false", "integer": "whole number", "number": "number", "string": "text"}[
+        schema["type"]
+    ]
+    bounds = [
+        f"{word} {schema[key]}"
+        for key, word in (("minimum", "from"), ("exclusiveMinimum", "above"), ("maximum", "to"))
+        if key in schema
+    ]
+    pattern = [f"`{schema['pattern'].removeprefix('^(?:').removesuffix(')$')}`"] if "pattern" in schema else []
+    return " ".join([words, *bounds, *pattern])
+
+
+def _default(schema: dict[str, Any]) -> str:
+    if "default" not in schema:
+        return ""
+    default = schema["default"]
+    # A nested object's own table shows its defaults.
+    return "see there" if isinstance(default, dict) else _cell(f"`{json.dumps(default)}`")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def topologies_page() -> str:
+    """docs/topologies.md: generations, machine types and the slices they build."""
+    lines = [
+        "# Generations, machine types and topologies",
+        "",
+        NOTE,
+        "",
+        "A slice has the product of its topology in chips, on as many hosts as that takes. Prices are estimates.",
+        "",
+        "| generation | accelerator label | a chip | a pod | boot disks | flex-start | DRA | first GKE | zones seen "
+        "| USD per chip-hour |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+        *map(_generation_row, GENERATIONS.values()),
+        "",
+        "| machine type | chips | vCPU, memory | by itself | slices of several hosts (hosts) |",
+        "|---|---|---|---|---|",
+        *map(_machine_row, MACHINES.values()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _generation_row(generation: Generation) -> str:
+    price = generation.price
+    cells = (
+        generation.name,
+        f"`{generation.accelerator}`",
+        _chip(generation),
+        f"{generation.pod_chips:,} chips",
+        ", ".join(generation.boot_disks),
+        "yes" if generation.dws else "no",
+        "yes" if generation.dra else "no",
+        generation.min_version or "any",
+        ", ".join(generation.zones),
+        f"{price.amount:.2f} ({price.as_of}); spot about {generation.spot_factor:.0%}" if price else "unknown",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _chip(generation: Generation) -> str:
+    fp8 = f", {generation.fp8_tflops:,} fp8" if generation.fp8_tflops else ""
+    return f"{generation.hbm_gib} GiB HBM, {generation.bf16_tflops:,} TFLOP/s bf16{fp8}"
+
+
+def _machine_row(machine: Machine) -> str:
+    return (
+        f"| {machine.name} | {machine.chips} | {machine.vcpus}, {machine.memory_gb} GB | {machine.topology} "
+        f"| {_slices_of_several(machine)} |"
+    )
+
+
+def _slices_of_several(machine: Machine) -> str:
+    if not machine.multi_host:
+        return "none"
+    cubes = machine.generation.cubes
+    named = topology.SMALL_SHAPES_3D if cubes else topology.SHAPES_2D
+    several = [shape(machine, dims) for dims in named if math.prod(dims) > machine.chips]
+    listed = ", ".join(f"{found.topology} ({found.hosts})" for found in several)
+    return (
+        f"{listed}, and AxBxC of multiples of 4, A <= B <= C <= 256, at most {cubes} 4x4x4 cubes" if cubes else listed
+    )
+
+
+def rules_page() -> str:
+    """docs/rules.md: what is refused and what is warned of, with the reason and who states it upstream."""
+    lines = [
+        "# Rules",
+        "",
+        NOTE,
+        "",
+        "A platform that breaks a rule is refused before anything is created, with the path in the stack file, what is",
+        "wrong and what to write instead; all errors come at once. Warnings are shown by `python -m tools explain`.",
+    ]
+    sections: tuple[tuple[str, list[Rule[Any]]], ...] = (
+        ("Shape of a slice", list(SHAPE.rules)),
+        ("A slice within its platform", list(SLICE.rules)),
+        ("The platform as a whole", list(PLATFORM.rules)),
+        ("Queues", list(QUEUES.rules)),
+    )
+    for title, rules in sections:
+        lines += ["", f"## {title}", "", "| rule | level | reason | source |", "|---|---|---|---|"]
+        lines += [f"| {rule.id} | {rule.level} | {_cell(rule.reason)} | {_cell(rule.source)} |" for rule in rules]
+    lines += ["", "## Held by construction", "", "Nothing that breaks these can be written down.", ""]
+    lines += ["| rule | what always holds | source |", "|---|---|---|"]
+    lines += [f"| {rule.id} | {_cell(rule.statement)} | {_cell(rule.source)} |" for rule in HELD]
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {
+    "configuration.md": configuration_page,
+    "rules.md": rules_page,
+    "topologies.md": topologies_page,
+}

@@ -1,0 +1,57 @@
+"""Workload manifests as YAML, for `kubectl apply -f -`."""
+
+from dataclasses import dataclass
+
+import yaml
+
+from spec import workload
+from spec.platform import Platform
+from spec.workload import Manifest, WorkloadError
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for on the command line; None and empty mean: not said."""
+
+    slices: str
+    queue: str | None
+    namespace: str | None
+    name: str | None
+    count: int
+    priority: str | None
+    image: str | None
+    command: tuple[str, ...]
+    model: str | None
+
+
+def render(platform: Platform, request: Request) -> str:
+    """YAML documents of the workload; raises WorkloadError where it does not fit the platform."""
+    return yaml.safe_dump_all(manifests(platform, request), sort_keys=False, explicit_start=True)
+
+
+def manifests(platform: Platform, request: Request) -> list[Manifest]:
+    """The workload's Kubernetes objects."""
+    plan = workload.plan_named(platform, request.slices)
+    namespace = workload.namespace_of(platform, request.queue, request.namespace)
+    name = request.name or request.slices
+    if request.model is None:
+        job = workload.Job(
+            name=name,
+            namespace=namespace,
+            slices=request.count,
+            queue=request.queue,
+            priority=request.priority,
+            image=request.image or workload.JAX_IMAGE,
+            command=request.command or workload.JAX_COMMAND,
+        )
+        return [workload.jobset(platform, plan, job)]
+    if request.queue or request.priority or request.command or request.count > 1:
+        raise WorkloadError("--serve makes a server that runs until deleted: leave out --queue, --priority, --slices")
+    return workload.inference_server(
+        platform,
+        plan,
+        name=name,
+        namespace=namespace,
+        model=request.model,
+        image=request.image or workload.VLLM_IMAGE,
+    )
