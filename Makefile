@@ -25,7 +25,7 @@ down: $(VENV) ## stop a sandbox that was left running
 
 test: $(VENV) ## all tiers of tests; PYTEST='-k name' narrows them down
 	@$(PY) -m sandbox build
-	@$(PY) -m pytest -n 2 --dist loadgroup $(or $(PYTEST),--all-tiers)
+	@$(PY) -m pytest -n 2 --dist loadfile $(or $(PYTEST),--all-tiers)
 
 lint: $(VENV) ## formatting, lint and types
 	@$(PY) -m ruff format --check .

@@ -50,6 +50,7 @@ class Slices(pulumi.ComponentResource):
         placement: gcp.container.NodePoolPlacementPolicyArgs | None,
     ) -> gcp.container.NodePool:
         container = gcp.container
+        autoscaling = _autoscaling(plan, pool)
         return container.NodePool(
             name,
             project=platform.project,
@@ -58,7 +59,10 @@ class Slices(pulumi.ComponentResource):
             node_locations=[platform.zone],
             version=plan.version,
             max_pods_per_node=plan.max_pods_per_node,
-            **_size(plan, pool),
+            node_count=pool.node_count,
+            initial_node_count=pool.min_nodes,
+            ignore_node_count_changes=True if autoscaling else None,
+            autoscaling=autoscaling,
             placement_policy=placement,
             queued_provisioning=container.NodePoolQueuedProvisioningArgs(enabled=True) if plan.queued else None,
             management=container.NodePoolManagementArgs(auto_repair=plan.auto_repair, auto_upgrade=plan.auto_upgrade),
@@ -76,17 +80,13 @@ class Slices(pulumi.ComponentResource):
         )
 
 
-def _size(plan: SlicePlan, pool: PoolPlan) -> dict[str, object]:
-    """Node count of a static pool, or the bounds within which GKE scales: per zone, since totals break slices."""
+def _autoscaling(plan: SlicePlan, pool: PoolPlan) -> gcp.container.NodePoolAutoscalingArgs | None:
+    """The bounds within which GKE scales a pool that has no fixed size: per zone, since totals break slices."""
     if pool.node_count is not None:
-        return {"node_count": pool.node_count}
-    return {
-        "initial_node_count": pool.min_nodes,
-        "ignore_node_count_changes": True,
-        "autoscaling": gcp.container.NodePoolAutoscalingArgs(
-            min_node_count=pool.min_nodes, max_node_count=pool.max_nodes, location_policy=plan.location_policy
-        ),
-    }
+        return None
+    return gcp.container.NodePoolAutoscalingArgs(
+        min_node_count=pool.min_nodes, max_node_count=pool.max_nodes, location_policy=plan.location_policy
+    )
 
 
 def _placement(

@@ -89,6 +89,8 @@ class Platform(Model):
     """Kubernetes namespaces that teams submit workloads to."""
     queues: dict[Name, Queue] = {}
     """Who may use which slices, by queue; none: no Kueue."""
+    overcommit: Flag = False
+    """Let queues own more slices together than there are; what is beyond waits its turn."""
     cohorts: dict[Name, Cohort] = {}
     """Trees of cohorts, where queues share beyond one."""
     priorities: dict[Name, Annotated[int, Field(strict=True)]] = {}

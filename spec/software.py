@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 from math import ceil
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from spec.model import Count, Duration, Flag, Model, Positive
 
@@ -13,47 +11,47 @@ class DraDriver(Model):
     """The TPU DRA driver, installed where a slice says `devices: dra`."""
 
     # 0.2.0 is tagged upstream, but only 0.1.0 is known to lie in the public chart registry.
-    version: Annotated[Literal["0.1.0", "0.2.0"], Field(description="Chart version of the TPU DRA driver.")] = "0.1.0"
+    version: Literal["0.1.0", "0.2.0"] = "0.1.0"
+    """Chart version of the TPU DRA driver."""
 
 
 class JobSet(Model):
     """The JobSet controller."""
 
-    version: Annotated[Literal["0.12.0"], Field(description="Chart version of JobSet.")] = "0.12.0"
+    version: Literal["0.12.0"] = "0.12.0"
+    """Chart version of JobSet."""
 
 
 class Kueue(Model):
     """The Kueue controller, installed where there are queues."""
 
-    version: Annotated[Literal["0.19.2"], Field(description="Chart version of Kueue.")] = "0.19.2"
-    pods_ready_timeout: Annotated[
-        Duration, Field(description="An admitted workload whose pods are not ready by then goes back to its queue.")
-    ] = "3600s"
-    recovery_timeout: Annotated[
-        Duration, Field(description="The same for a workload that was ready before and lost a pod.")
-    ] = "900s"
-    retries: Annotated[
-        Positive, Field(description="How often such a workload goes back to its queue before it is switched off.")
-    ] = 5
-    provisioning_retries: Annotated[
-        Count, Field(description="How often Kueue asks anew for capacity that queued provisioning did not get.")
-    ] = 3
-    keep_finished: Annotated[Duration, Field(description="How long finished workloads stay visible.")] = "604800s"
-    fair_sharing: Annotated[
-        Flag, Field(description="Share what a cohort does not use by the queues' weights, by preemption if need be.")
-    ] = True
-    topology_aware: Annotated[
-        Flag,
-        Field(description="Place pods by topology (TAS) on static device-plugin slices, instead of one Job per pool."),
-    ] = False
+    version: Literal["0.19.2"] = "0.19.2"
+    """Chart version of Kueue."""
+    pods_ready_timeout: Duration = "3600s"
+    """An admitted workload whose pods are not ready by then goes back to its queue."""
+    recovery_timeout: Duration = "900s"
+    """The same for a workload that was ready before and lost a pod."""
+    retries: Positive = 5
+    """How often such a workload goes back to its queue before it is switched off."""
+    provisioning_retries: Count = 3
+    """How often Kueue asks anew for capacity that queued provisioning did not get."""
+    keep_finished: Duration = "604800s"
+    """How long finished workloads stay visible."""
+    fair_sharing: Flag = True
+    """Share what a cohort does not use by the queues' weights, by preemption if need be."""
+    topology_aware: Flag = False
+    """Place pods by topology (TAS) on static device-plugin slices, instead of one Job per pool."""
 
 
 class Software(Model):
     """Versions and settings of the controllers."""
 
-    dra_driver: Annotated[DraDriver, Field(description="The TPU DRA driver.")] = DraDriver()
-    jobset: Annotated[JobSet, Field(description="The JobSet controller.")] = JobSet()
-    kueue: Annotated[Kueue, Field(description="The Kueue controller.")] = Kueue()
+    dra_driver: DraDriver = DraDriver()
+    """The TPU DRA driver."""
+    jobset: JobSet = JobSet()
+    """The JobSet controller."""
+    kueue: Kueue = Kueue()
+    """The Kueue controller."""
 
 
 @dataclass(frozen=True)

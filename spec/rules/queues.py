@@ -20,11 +20,11 @@ def queue_slices(platform: Platform) -> Iterator[Finding]:
                 yield Finding(path, f"there are no slices {group}", f"one of {', '.join(owned) or 'none yet'}")
                 continue
             owned[group] += share
-            if owned[group] > (count := platform.slices[group].count):
+            if owned[group] > (count := platform.slices[group].count) and not platform.overcommit:
                 yield Finding(
                     path,
                     f"queues own {owned[group]} slices of {group}, which has {count}",
-                    f"lower the shares to {count} in all, or raise slices.{group}.count",
+                    f"lower the shares to {count} in all, raise slices.{group}.count, or set overcommit: true",
                 )
 
 

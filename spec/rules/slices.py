@@ -251,6 +251,20 @@ def dra_generation(view: SliceView) -> Iterator[Finding]:
 
 
 @SLICE.rule(
+    "dra-queued",
+    reason="Queued provisioning asks for hosts by what containers request; a claim is no such request.",
+    source="Kueue pkg/controller/admissionchecks/provisioning; kubernetes/autoscaler #10065",
+)
+def dra_queued(view: SliceView) -> Iterator[Finding]:
+    if view.spec.devices == "dra" and any(capacity.model == "queued" for capacity in view.spec.capacity):
+        yield Finding(
+            "devices",
+            "queued provisioning never asks for hosts for pods with DRA claims",
+            "write devices: device-plugin, or capacity: flex-start",
+        )
+
+
+@SLICE.rule(
     "dra-from-zero",
     level="warning",
     reason="Scaling DRA pools from zero relies on GKE predicting devices that the driver has not published yet.",

@@ -112,7 +112,8 @@ def largest_child_mb() -> float:
 
 def row(size: int, name: str, figures: Figures, base: float) -> str:
     seconds, resources, memory = figures
-    return f"| {size} | {name} | {resources} | {seconds:.2f} | {1000 * seconds / resources:.1f} | {memory:.0f} | {seconds / base:.2f} |"
+    each = 1000 * seconds / resources
+    return f"| {size} | {name} | {resources} | {seconds:.2f} | {each:.1f} | {memory:.0f} | {seconds / base:.2f} |"
 
 
 def tables(sizes: tuple[int, ...], show: Callable[[str], None]) -> list[str]:

@@ -18,7 +18,7 @@ from sandbox.kubernetes.gke import GkeCluster
 from sandbox.kubernetes.nodes import POOL_LABEL
 from sandbox.kubernetes.releases import Helm, ReleaseError, ReleaseFailedError, ReleaseSpec
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("kubernetes-cluster")]
+pytestmark = pytest.mark.sandbox
 
 JOBSET_CHART = "oci://registry.k8s.io/jobset/charts/jobset"
 KUEUE_CHART = "oci://registry.k8s.io/kueue/charts/kueue"
@@ -49,7 +49,7 @@ def eventually(what: str, probe: Callable[[], T | None], seconds: float = 40) ->
 
 
 COMPUTE_CLASS = "cloud.google.com/compute-class"
-FALLBACK = {"labels": {COMPUTE_CLASS: "fallback"}, "autoscaling": {"enabled": True, "maxNodeCount": 1}}
+FALLBACK: dict[str, Any] = {"labels": {COMPUTE_CLASS: "fallback"}, "autoscaling": {"enabled": True, "maxNodeCount": 1}}
 
 
 def node_pool(name: str, machine: str, nodes: int, topology: str = "", **extra: Any) -> dict[str, Any]:
@@ -476,9 +476,7 @@ def test_a_broken_controller_configuration_fails_the_release_while_the_old_one_s
     with pytest.raises(ReleaseFailedError, match="context deadline exceeded") as caught:
         world.helm.upgrade(kueue_release("waitForPodsReady: {enable: true}\n", timeout=6))
     assert caught.value.release.status["status"] == "failed"
-    pods = world.cluster.plane.client.list_all("v1", "Pod", "kueue-system")
-    states = [status["state"] for pod in pods for status in pod["status"]["containerStatuses"]]
-    assert any("Unable to load the configuration" in str(state.get("waiting")) for state in states)
+    eventually("reported crash", lambda: "Unable to load the configuration" in crash_messages(world, "kueue-system"))
     world.cluster.plane.client.apply(flavor("probe", {}, []), dry_run=True)
 
     repaired = KUEUE_CONFIGURATION | {"waitForPodsReady": {"timeout": "45m"}}
@@ -489,6 +487,12 @@ def test_a_broken_controller_configuration_fails_the_release_while_the_old_one_s
     eventually("one Kueue", lambda: len(list(folder.glob("kueue-*"))) == 1)
     local = yaml.safe_load(next(folder.glob("kueue-*/config.yaml")).read_text())
     assert local["waitForPodsReady"] == {"timeout": "45m"}
+
+
+def crash_messages(world: World, namespace: str) -> str:
+    pods = world.cluster.plane.client.list_all("v1", "Pod", namespace)
+    states = [status["state"] for pod in pods for status in pod["status"].get("containerStatuses", [])]
+    return "\n".join(state["waiting"]["message"] for state in states if "waiting" in state)
 
 
 def test_a_relabelled_pool_relabels_its_nodes_and_leaves_foreign_labels(world: World) -> None:

@@ -16,12 +16,12 @@ import pytest
 
 from sandbox.google.backend import ClusterRef
 from sandbox.kubernetes.api import ApiClient, ApiError, UnknownKindError
-from sandbox.kubernetes.backend import KubernetesBackend
+from sandbox.kubernetes.backend import AUTHORITY, KubernetesBackend
 from sandbox.kubernetes.control_plane import PROGRAMS
 from sandbox.kubernetes.pki import CertificateAuthority
 from sandbox.kubernetes.supervisor import ProcessError, Supervisor, free_ports, port_is_free
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("kubernetes-control-plane")]
+pytestmark = pytest.mark.sandbox
 
 REF = ClusterRef("my-project", "us-east5", "lab")
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept"}, "data": {"a": "b"}}
@@ -84,7 +84,7 @@ def test_a_cluster_keeps_address_and_data_over_a_restart_and_is_removed_whole(ru
     assert len(client.list_all("v1", "Node")) == 1
     second.delete(REF)
     second.delete(REF)
-    assert [each.name for each in run_dir.iterdir()] == ["admin-token"]
+    assert {each.name for each in run_dir.iterdir()} == {"admin-token", AUTHORITY}
     assert within(5, lambda: not programs_in(run_dir))
 
 

@@ -303,6 +303,14 @@ ERRORS = [
         (IRON, at("tpu7x")),
     ),
     Case(
+        "dra-queued",
+        (V6E | {"devices": "dra", "capacity": "queued"}, {}),
+        "slices.s.devices",
+        "never asks for hosts for pods with DRA claims",
+        "devices: device-plugin, or capacity: flex-start",
+        (V6E | {"devices": "dra", "capacity": "flex-start"}, {}),
+    ),
+    Case(
         "boot-disk-type",
         (V6E | {"boot_disk": {"type": "pd-balanced"}}, {}),
         "slices.s.boot_disk.type",
