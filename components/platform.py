@@ -1,5 +1,6 @@
 """The whole graph, read top to bottom: services, network, cluster, slices, access, and what runs inside."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pulumi
@@ -12,6 +13,8 @@ from components.dra_driver import DraDriver
 from components.identity import NodeIdentity
 from components.jobset import JobSet
 from components.kueue import Kueue
+from components.multikueue import MultiKueueManager
+from components.multikueue_worker import MultiKueueWorker
 from components.namespaces import Namespaces
 from components.network import Network
 from components.queues import Queues
@@ -20,7 +23,7 @@ from components.services import Services
 from components.slices import Slices
 from components.system_pools import CpuPools
 from components.workload_policies import WorkloadPolicies
-from spec import queueing
+from spec import multikueue, queueing
 from spec.platform import Platform
 
 
@@ -58,30 +61,52 @@ def build(platform: Platform) -> dict[str, Any]:
     namespaces = Namespaces("namespaces", platform=platform, access=access)
     if platform.compute_classes:
         ComputeClasses("compute-classes", platform=platform, access=access)
-    install_controllers(platform, access, namespaces)
+    kueue = install_controllers(platform, access, namespaces)
+    exported = exports(platform, cluster, slices, access)
+    if platform.is_worker:
+        worker = MultiKueueWorker(
+            "multikueue", platform=platform, access=access, endpoint=dns_endpoint(cluster), after=kueue
+        )
+        exported[multikueue.STACK_OUTPUT] = worker.kubeconfig
+    return exported
 
-    return exports(platform, cluster, slices, access)
 
+def install_controllers(platform: Platform, access: ClusterAccess, namespaces: Namespaces) -> Sequence[pulumi.Resource]:
+    """DRA driver and JobSet side by side; Kueue after them, since it queues what they serve; then the queues.
 
-def install_controllers(platform: Platform, access: ClusterAccess, namespaces: Namespaces) -> None:
-    """DRA driver and JobSet side by side; Kueue after them, since it queues what they serve; then the queues."""
-    claims: list[pulumi.Resource] = []
+    Returns what must be there before anything else of Kueue; empty without queues.
+    """
+    driver: list[pulumi.Resource] = []
     if any(plan.devices == "dra" for plan in platform.slice_plans):
-        driver = DraDriver("dra-driver", platform=platform, access=access)
-        claims = Claims(
-            "claims", platform=platform, access=access, namespaces=namespaces, after=[driver.release]
-        ).device_classes
+        driver = [DraDriver("dra-driver", platform=platform, access=access).release]
+    claims: list[pulumi.Resource] = []
+    if any(plan.devices == "dra" for plan in platform.shared_plans):
+        # Also on a manager, which has no driver: Kueue counts a job's devices there before it hands the job out.
+        claims = Claims("claims", platform=platform, access=access, namespaces=namespaces, after=driver).device_classes
     jobset = JobSet("jobset", platform=platform, access=access)
-    if platform.queues:
-        kueue = Kueue("kueue", platform=platform, access=access, after=[jobset.release, *claims])
-        Queues(
-            "queues",
+    if not platform.queues:
+        return []
+    kueue = Kueue("kueue", platform=platform, access=access, after=[jobset.release, *claims])
+    after, gate = [kueue.release], webhook_gate()
+    checks = {}
+    if platform.multikueue and platform.is_manager:
+        manager = MultiKueueManager(
+            "multikueue",
             platform=platform,
             access=access,
-            namespaces=namespaces,
-            after=[kueue.release],
-            gate=webhook_gate(),
+            workers=platform.multikueue.workers,
+            after=after,
+            gate=gate,
         )
+        checks[multikueue.CHECK] = manager.check
+    Queues("queues", platform=platform, access=access, namespaces=namespaces, after=after, gate=gate, checks=checks)
+    return after
+
+
+def dns_endpoint(cluster: Cluster) -> pulumi.Output[str]:
+    """Host name of the cluster's DNS endpoint."""
+    endpoint: pulumi.Output[str] = cluster.cluster.control_plane_endpoints_config.dns_endpoint_config.endpoint
+    return endpoint
 
 
 def exports(platform: Platform, cluster: Cluster, slices: dict[str, Slices], access: ClusterAccess) -> dict[str, Any]:
@@ -90,7 +115,7 @@ def exports(platform: Platform, cluster: Cluster, slices: dict[str, Slices], acc
         "cluster": {
             "name": cluster.cluster.name,
             "location": platform.location,
-            "endpoint": cluster.cluster.control_plane_endpoints_config.dns_endpoint_config.endpoint,
+            "endpoint": dns_endpoint(cluster),
             "connect": (
                 f"gcloud container clusters get-credentials {platform.cluster_name} "
                 f"--location {platform.location} --project {platform.project} --dns-endpoint"

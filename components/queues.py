@@ -1,18 +1,17 @@
 """Queues and everything they stand on: flavors, checks, DeviceClasses, claim templates. All derived from the slices."""
 
-import importlib.metadata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi
 
 from components.access import ClusterAccess
+from components.kueue_objects import KueueObjects
 from components.namespaces import Namespaces
 from spec import queueing
 from spec.platform import Platform
 from spec.queueing import ClusterQueue, Flavor, FlavorQuota, Toleration
 
-API = "kueue.x-k8s.io/v1beta2"
 PROVISIONING_CLASS = "queued-provisioning.gke.io"
 
 
@@ -30,16 +29,17 @@ class Queues(pulumi.ComponentResource):
         namespaces: Namespaces,
         after: Sequence[pulumi.Resource],
         gate: pulumi.ResourceHookBinding,
+        checks: Mapping[str, pulumi.CustomResource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__(self.TYPE, name, None, opts)
-        self._name, self._access, self._after, self._gate = name, access, after, gate
+        self._object = KueueObjects(name, self, access, after, gate).create
         flavors = queueing.flavors(platform)
         queues = queueing.cluster_queues(platform)
 
         topology = [self._topology()] if any(flavor.topology_aware for flavor in flavors.values()) else []
         flavor_objects = {key: self._flavor(flavor, topology) for key, flavor in flavors.items()}
-        checks = self._checks(platform, flavors)
+        checks = {**checks, **self._checks(platform, flavors)}
         cohorts = [self._cohort(key, platform) for key in sorted(platform.cohorts)]
         for key in sorted(platform.priorities):
             self._priority(key, platform.priorities[key])
@@ -48,36 +48,6 @@ class Queues(pulumi.ComponentResource):
             for namespace in queue.namespaces:
                 self._local_queue(queue, namespace, cluster_queue, namespaces)
         self.register_outputs({"queues": [queue.name for queue in queues]})
-
-    def _object(
-        self,
-        kind: str,
-        name: str,
-        spec: Mapping[str, Any] | None,
-        *,
-        depends_on: Sequence[pulumi.Resource] = (),
-        namespace: str | None = None,
-        annotations: Mapping[str, str] | None = None,
-        top_level: Mapping[str, Any] | None = None,
-    ) -> pulumi.CustomResource:
-        """A Kueue object. The generic class, because fields of some kinds do not stand under `spec`."""
-        metadata = {"name": name, "namespace": namespace, "annotations": annotations}
-        where = f"-{namespace}" if namespace else ""
-        return pulumi.CustomResource(
-            f"kubernetes:{API}:{kind}",
-            f"{self._name}-{kind.lower()}-{name}{where}",
-            {
-                "apiVersion": API,
-                "kind": kind,
-                "metadata": {key: value for key, value in metadata.items() if value},
-                **({} if spec is None else {"spec": spec}),
-                **(top_level or {}),
-            },
-            pulumi.ResourceOptions.merge(
-                self._access.options(self, depends_on=[*self._after, *depends_on]),
-                pulumi.ResourceOptions(hooks=self._gate, version=importlib.metadata.version("pulumi-kubernetes")),
-            ),
-        )
 
     def _topology(self) -> pulumi.CustomResource:
         labels = (queueing.NODE_POOL_LABEL, queueing.HOSTNAME_LABEL)
@@ -192,7 +162,8 @@ def cluster_queue_spec(queue: ClusterQueue) -> dict[str, Any]:
     if queue.checks:
         spec["admissionChecksStrategy"] = {
             "admissionChecks": [
-                {"name": name, "onFlavors": list(on_flavors)} for name, on_flavors in queue.checks.items()
+                {"name": name, **({"onFlavors": list(on_flavors)} if on_flavors else {})}
+                for name, on_flavors in queue.checks.items()
             ]
         }
     return spec

@@ -85,11 +85,12 @@ def _describe(session: Session) -> None:
         console.print(f"  {name:18} {escape(value)}", soft_wrap=True)
 
 
-def _hints(stack: str) -> None:
+def _hints(session: Session, stack: str) -> None:
     console.print(
         "It runs until you stop it. Look around:\n"
         f"  make shell STACK={stack}              a shell in which `pulumi` means this sandbox\n"
         "  python -m sandbox inventory       everything that exists in the emulated cloud\n"
+        f"  kubectl --kubeconfig {session.run.kubeconfig} get nodes,jobsets,workloads,pods -A\n"
         "Destroy and stop:\n"
         f"  make shell STACK={stack}, then        pulumi destroy -s {stack}\n"
         "  make down                         stop everything and remove it",
@@ -103,7 +104,7 @@ def up(stack: Stack = "dev", time_scale: TimeScale = demonstration.TIME_SCALE) -
     session = _start(Plan(time_scale=time_scale, kept=True))
     console.print("The sandbox is up.")
     _describe(session)
-    _hints(stack)
+    _hints(session, stack)
 
 
 @app.command()
@@ -222,7 +223,7 @@ def demo(
     time_scale: TimeScale = demonstration.TIME_SCALE,
     program_dir: ProgramDir = CHECKOUT,
 ) -> None:
-    """Preview, up, a second preview without changes, destroy, and an empty inventory, on one stack."""
+    """Preview, up, a second preview without changes, a workload, destroy and an empty inventory, on one stack."""
     started = time.monotonic()
     if not (program_dir / f"Pulumi.{stack}.yaml").is_file():
         known = sorted(p.name.removeprefix("Pulumi.").removesuffix(".yaml") for p in program_dir.glob("Pulumi.*.yaml"))
@@ -243,6 +244,6 @@ def demo(
         raise typer.Exit(1)
     if keep:
         console.print(f"[bold green]{result.created} created, second preview {result.second_preview} changes; kept.")
-        _hints(stack)
+        _hints(session, stack)
     else:
         console.print(f"[bold green]{demonstration.summary(result, time.monotonic() - started)}", soft_wrap=True)

@@ -13,6 +13,11 @@ from sandbox.google.server import run
 from sandbox.google.world import World
 from sandbox.kubernetes.backend import KubernetesBackend
 
+# How long the real autoscaler leaves a pool idle before it takes its nodes away.
+IDLE_SECONDS = 600.0
+# Even where time is scaled away, nodes that have just come stay until their pods are there.
+SHORTEST_IDLE_SECONDS = 5.0
+
 
 def main(
     kubernetes: Annotated[Path, typer.Option(help="Folder for the control planes of clusters.")],
@@ -22,7 +27,8 @@ def main(
     parent_pid: Annotated[int | None, typer.Option(help="End when this process ends.")] = None,
 ) -> None:
     """Serves the emulated cloud on a free port until interrupted; its control planes end with it."""
-    backend = KubernetesBackend(kubernetes)
+    idle = IDLE_SECONDS / time_scale if time_scale else 0
+    backend = KubernetesBackend(kubernetes, max(idle, SHORTEST_IDLE_SECONDS))
     world = World(state, time_scale, backend)
 
     def resize_pool(ref: ClusterRef, pool: str, nodes: int) -> None:

@@ -1,4 +1,7 @@
-"""The demonstration: one stack through preview, up, a second preview and destroy, with the plain `pulumi` command."""
+"""The demonstration: one stack through preview, up, a second preview, a workload and destroy.
+
+Everything is done with the commands that a person would type: `pulumi`, and the project's own tools.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,25 @@ import json
 import shlex
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from sandbox import events
+from sandbox import events, workload
+from sandbox.kubernetes.api import ApiError, Object
 from sandbox.session import SandboxError, Session
 
 # Google's own durations divided by this: a cluster that takes minutes in the cloud is there in seconds, and the
 # progress of long operations is still seen.
 TIME_SCALE = 100
+# How long the pods of the sample workload run, and how long all of it may take.
+RUN_SECONDS, WORKLOAD_SECONDS = 4.0, 120.0
 # Columns of the table of slices: heading and key of the stack's `slices` output.
 SLICE_COLUMNS = (
     ("machine type", "machine_type"),
@@ -61,7 +68,7 @@ class Demo:
 
     def run(self, *, keep: bool) -> Result:
         """All steps in order. A step that fails ends the demonstration; its reason is in the result's problems."""
-        steps = [self.preview, self.up, self.second_preview, *([] if keep else [self.destroy])]
+        steps = [self.preview, self.up, self.second_preview, self.workload, *([] if keep else [self.destroy])]
         for number, step in enumerate(steps, 1):
             self.console.rule(f"[bold]{number}/{len(steps)}  {step.__doc__}", align="left")
             with self._timed():
@@ -89,6 +96,32 @@ class Demo:
         self.result.second_preview = log.changed
         if log.changed:
             self._problem(f"the second preview wants to change {log.changed} resources")
+
+    def workload(self) -> None:
+        """Workload: a job from its queue to its end"""
+        outputs = self._outputs()
+        choice = workload.choose(outputs)
+        if choice is None:
+            self.console.print("This stack has no queue with slices: nothing is submitted.")
+            return
+        arguments = workload.arguments(choice, self.session.program_dir / f"Pulumi.{self.stack}.yaml")
+        self.console.print(f"[bold cyan]$ {shlex.join(['python', *arguments])} | kubectl apply -f -", highlight=False)
+        try:
+            self._follow(workload.manifest(arguments, RUN_SECONDS), outputs["cluster"]["endpoint"])
+        except (workload.WorkloadError, ApiError) as error:
+            self._problem(str(error))
+
+    def _follow(self, job: Object, endpoint: str) -> None:
+        """Submit the job, and print what changes until it is over."""
+        started = time.monotonic()
+        said: Mapping[str, str] = {}
+        with self.session.cluster_client(endpoint) as client:
+            for sight in workload.watch(client, client.apply(job), WORKLOAD_SECONDS):
+                for side, words in sight.text.items():
+                    if words != said.get(side, ""):
+                        seconds = time.monotonic() - started
+                        self.console.print(f"  {seconds:5.1f} s  {side:6} {escape(words or 'none')}", soft_wrap=True)
+                said = sight.text
 
     def destroy(self) -> None:
         """Destroy: nothing may be left"""

@@ -88,6 +88,7 @@ def variables(run: RunDirectory, base: Mapping[str, str] = os.environ) -> dict[s
         "VIRTUAL_ENV": str(VENV_BIN.parent),
         # Stands for the public certificate that Google serves at a cluster's DNS endpoint.
         "SSL_CERT_FILE": str(run.trust_file),
+        "KUBECONFIG": str(run.kubeconfig),
         "NO_PROXY": no_proxy,
         "no_proxy": no_proxy,
         "PULUMI_HOME": str(run.pulumi_home),

@@ -79,6 +79,11 @@ class RunDirectory:
         return self.kubernetes / "admin-token"
 
     @property
+    def kubeconfig(self) -> Path:
+        """For kubectl: every running cluster, as administrator."""
+        return self.kubernetes / "kubeconfig"
+
+    @property
     def trust_file(self) -> Path:
         """Certificate authorities that the sandbox trusts: the public ones, and its own for the clusters' endpoints."""
         return self.root / "trust.pem"

@@ -20,6 +20,7 @@ import httpx
 import psutil
 
 from sandbox import environment, toolchain
+from sandbox.kubernetes.api import ApiClient
 from sandbox.kubernetes.backend import AUTHORITY
 from sandbox.kubernetes.pki import CertificateAuthority
 from sandbox.run_directory import CHECKOUT, RunDirectory
@@ -89,6 +90,10 @@ class Session:
         except httpx.HTTPError as error:
             raise SandboxError(f"the emulator at {self.emulator_url} does not answer ({error})") from None
         return {kind: names for kind, names in answer.json().items() if names}
+
+    def cluster_client(self, endpoint: str) -> ApiClient:
+        """An administrator's client for a cluster of the emulated cloud; `endpoint` is the stack's own output."""
+        return ApiClient(endpoint, self.run.token_file.read_text(), self.run.trust_file)
 
 
 @contextmanager

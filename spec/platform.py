@@ -9,6 +9,7 @@ from spec.cluster import CpuPool as CpuPoolSpec
 from spec.cluster import GkeCluster, PoolOptions
 from spec.errors import SpecWarning
 from spec.model import Day, Flag, Labels, Model, Name, text
+from spec.multikueue import MultiKueue
 from spec.network import CreatedNetwork, Network
 from spec.queues import Cohort, Queue
 from spec.slice import Slice
@@ -95,6 +96,8 @@ class Platform(Model):
     """Trees of cohorts, where queues share beyond one."""
     priorities: dict[Name, Annotated[int, Field(strict=True)]] = {}
     """Priority classes of workloads, by name; higher numbers go first."""
+    multikueue: MultiKueue | None = None
+    """Queues across several clusters: this one's part in it."""
     software: Software = Software()
     """Versions and settings of the controllers."""
     prices: dict[str, Rate] = {}
@@ -137,6 +140,21 @@ class Platform(Model):
         return tuple(dict.fromkeys([*self.namespaces, *queued]))
 
     @property
+    def is_manager(self) -> bool:
+        """Whether the platform's queues hand their work to other clusters."""
+        return self.multikueue is not None and self.multikueue.role == "manager"
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether the platform takes work from a manager."""
+        return self.multikueue is not None and self.multikueue.role == "worker"
+
+    @property
+    def shared_slices(self) -> dict[Name, Slice]:
+        """Slices that queues share out: the platform's own, or those of a manager's workers."""
+        return self.multikueue.slices if self.multikueue and self.is_manager else self.slices
+
+    @property
     def auto_upgrade(self) -> bool:
         """Always: GKE refuses anything else on a release channel; maintenance exclusions hold upgrades back instead."""
         return True
@@ -153,6 +171,14 @@ class Platform(Model):
     def slice_plans(self) -> tuple[SlicePlan, ...]:
         """Every group of slices, by name, alternatives of a fallback in their order."""
         return tuple(plan for name in sorted(self.slices) for plan in plan_group(self, name, self.slices[name]))
+
+    @cached_property
+    def shared_plans(self) -> tuple[SlicePlan, ...]:
+        """The plans of `shared_slices`; those of a manager's workers make no node pools here."""
+        if not self.is_manager:
+            return self.slice_plans
+        shared = self.shared_slices
+        return tuple(plan for name in sorted(shared) for plan in plan_group(self, name, shared[name]))
 
     @cached_property
     def workload_policies(self) -> tuple[WorkloadPolicy, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spec import multikueue
 from spec.queues import Queue, SliceCounts
 
 if TYPE_CHECKING:
@@ -94,17 +95,23 @@ class FlavorQuota:
 
 @dataclass(frozen=True)
 class ClusterQueue:
-    """A ClusterQueue: quotas by resource, flavors in the order of preference."""
+    """A ClusterQueue: quotas by resource, flavors in the order of preference.
+
+    `dispatched`: its work goes to the workers of a MultiKueue manager.
+    """
 
     name: str
     cohort: str
     namespaces: tuple[str, ...]
     quotas: Mapping[str, tuple[FlavorQuota, ...]]
     spec: Queue
+    dispatched: bool
 
     @property
     def checks(self) -> Mapping[str, tuple[str, ...]]:
-        """Admission checks, each with the flavors it is for."""
+        """Admission checks, each with the flavors it is for; none: for all, as Kueue wants it of MultiKueue's."""
+        if self.dispatched:
+            return {multikueue.CHECK: ()}
         checks: dict[str, tuple[str, ...]] = {}
         for quota in (quota for quotas in self.quotas.values() for quota in quotas):
             if quota.flavor.check:
@@ -131,9 +138,9 @@ def flavor_of(plan: "SlicePlan") -> str:
 
 
 def flavors(platform: "Platform") -> dict[str, Flavor]:
-    """Every flavor of the platform, by name."""
+    """Every flavor that the platform's queues share out, by name."""
     found: dict[str, Flavor] = {}
-    for plan in platform.slice_plans:
+    for plan in platform.shared_plans:
         found.setdefault(flavor_of(plan), _flavor(platform, plan))
     return dict(sorted(found.items()))
 
@@ -149,7 +156,8 @@ def _flavor(platform: "Platform", plan: "SlicePlan") -> Flavor:
         devices=plan.devices,
         node_labels=_node_labels(plan),
         tolerations=tuple(_tolerations(plan)),
-        queued=plan.queued,
+        # Capacity is asked for where it is: Kueue refuses both checks on one queue.
+        queued=plan.queued and not platform.is_manager,
         topology_aware=platform.software.kueue.topology_aware
         and plan.devices == "device-plugin"
         and plan.multi_host
@@ -187,7 +195,7 @@ def cluster_queues(platform: "Platform") -> tuple[ClusterQueue, ...]:
 
 
 def _cluster_queue(platform: "Platform", name: str, queue: Queue) -> ClusterQueue:
-    plans = {plan.group: plan for plan in reversed(platform.slice_plans)}
+    plans = {plan.group: plan for plan in reversed(platform.shared_plans)}
     by_flavor: dict[str, FlavorQuota] = {}
     known = flavors(platform)
     for group, slices in queue.slices.items():
@@ -202,7 +210,14 @@ def _cluster_queue(platform: "Platform", name: str, queue: Queue) -> ClusterQueu
     quotas: dict[str, tuple[FlavorQuota, ...]] = {}
     for quota in by_flavor.values():
         quotas[quota.flavor.resource] = (*quotas.get(quota.flavor.resource, ()), quota)
-    return ClusterQueue(name, queue.cohort or platform.name, queue.namespaces, dict(sorted(quotas.items())), queue)
+    return ClusterQueue(
+        name,
+        queue.cohort or platform.name,
+        queue.namespaces,
+        dict(sorted(quotas.items())),
+        queue,
+        dispatched=platform.is_manager,
+    )
 
 
 def _limit(limit: bool | SliceCounts, group: str, flavor: Flavor) -> int | None:

@@ -12,13 +12,10 @@ from sandbox.google.errors import invalid
 from sandbox.google.instance_groups import gang_mode
 from sandbox.google.service import dig, short
 from sandbox.google.store import Resource
-from sandbox.google.world import World, pool_model
+from sandbox.google.world import RESERVATION_VALUE, World, pool_model
 
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 RESERVATION_KEY = "compute.googleapis.com/reservation-name"
-RESERVATION_VALUE = re.compile(
-    r"[a-z][a-z0-9-]*|projects/[^/]+/reservations/[^/]+(/reservationBlocks/[^/]+(/reservationSubBlocks/[^/]+)?)?"
-)
 MAX_RUN_SECONDS = 604_800
 FLEX_VERSION = "1.33.0-gke.1712000"
 NETWORK_PROFILE_VERSION = "1.34.1-gke.1829001"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import defaultdict, deque
 from collections.abc import Iterator
@@ -21,6 +22,11 @@ BORN_SERVICES = ("logging", "monitoring", "servicemanagement", "serviceusage", "
 SERVED_SERVICES = ("compute", "container", "iam", "cloudresourcemanager", "secretmanager", "cloudkms")
 DEFAULT_QUOTA = 1_000_000.0  # of every metric in every region, unless set
 TRAFFIC_KEPT = 100_000  # newest requests
+# A reservation, or a part of it, as reservation affinities name it: of the own project by its bare name.
+RESERVATION_VALUE = re.compile(
+    r"(?:projects/(?P<project>[^/]+)/reservations/)?(?P<name>[a-z][a-z0-9-]*)"
+    r"(?:/reservationBlocks/[^/]+(?:/reservationSubBlocks/[^/]+)?)?"
+)
 
 
 class World:
@@ -214,14 +220,12 @@ class World:
     def reservation(self, project: str, zone: str, value: str) -> Resource | None:
         """The reservation an affinity value names, or None while this world knows no reservation at all.
 
-        `value` is a name in the consuming project or "projects/P/reservations/R[/reservationBlocks/B[/...]]". 404 when
-        it does not exist in the zone, 400 when it is another project's and not shared with this one.
+        `value` has the form of `RESERVATION_VALUE`. 404 when the reservation does not exist in the zone, 400 when it is
+        another project's and not shared with this one.
         """
         if not self.store.all("compute.reservations"):
             return None
-        owner, name = project, value
-        if value.startswith("projects/"):
-            owner, name = value.split("/")[1], value.split("/")[3]
+        owner, name = _owner_and_name(value, project)
         path = f"projects/{owner}/zones/{zone}/reservations/{name}"
         found = self.store.get("compute.reservations", path)
         if found is None:
@@ -233,14 +237,13 @@ class World:
     def reserved_in_use(self, reservation: str) -> int:
         """VMs that consume a reservation, given by its full name."""
         _, owner, _, zone, _, name = reservation.split("/")
-        names = {f"projects/{owner}/reservations/{name}"}
         total = 0
         for path, pool in self.store.all("container.nodePools").items():
-            if zone in pool["locations"] and _consumes(pool["config"], path.split("/")[1], owner, name, names):
+            if zone in pool["locations"] and _consumes(pool["config"], path.split("/")[1], owner, name):
                 total += self.pool_size(path)
         for path, instance in self.store.all("compute.instances").items():
             same_zone = path.split("/")[3] == zone
-            total += same_zone and _consumes(instance, path.split("/")[1], owner, name, names)
+            total += same_zone and _consumes(instance, path.split("/")[1], owner, name)
         return total
 
     def check_reservation(self, project: str, zone: str, affinity: Resource, machine: str, count: int) -> None:
@@ -292,11 +295,12 @@ def demand(machine_name: str, model: str, count: int) -> dict[str, float]:
     return {metric: float(machine.chips * count)}
 
 
-def _consumes(config: Any, project: str, owner: str, name: str, full_names: set[str]) -> bool:
+def _owner_and_name(value: str, project: str) -> tuple[str, str]:
+    """The project and name of the reservation that an affinity of `project` names by `value`."""
+    match = RESERVATION_VALUE.fullmatch(value)
+    return (match["project"] or project, match["name"]) if match else (project, value)
+
+
+def _consumes(config: Any, project: str, owner: str, name: str) -> bool:
     affinity = config.get("reservationAffinity") or {}
-    for value in affinity.get("values", []):
-        if value == name and project == owner:
-            return True
-        if any(value == full or value.startswith(f"{full}/") for full in full_names):
-            return True
-    return False
+    return any(_owner_and_name(value, project) == (owner, name) for value in affinity.get("values", []))

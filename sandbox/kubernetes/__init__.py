@@ -6,8 +6,7 @@ charts. Simulated: kubelets (kwok), node pools turned into Nodes, the DRA driver
 For whoever hosts clusters (the Google Cloud emulator):
 
 - `backend.KubernetesBackend(run_dir)`: implements `sandbox.google.backend.ClusterBackend`; `.resize_pool` is to be set
-  to the emulator's way of resizing a pool; `.admin_token`, `.cluster(ref)`, `.webhook_outage(ref, seconds)`,
-  `.close()`.
+  to the emulator's way of resizing a pool; `.admin_token`, `.cluster(ref)`, `.close()`.
 - `gke.GkeCluster`: one cluster without an emulator; `.start()`, `.stop()`, `.set_pools(pools)`, `.plane`.
 
 For whoever works on a cluster (the kubernetes provider plugin, tools, tests), from any process with a kubeconfig:

@@ -12,12 +12,15 @@ from typing import Any
 
 from sandbox.google.backend import ClusterEndpoint, ClusterRef
 from sandbox.google.errors import GoogleError
-from sandbox.kubernetes.control_plane import PKI
+from sandbox.kubernetes.control_plane import PKI, write_kubeconfig
 from sandbox.kubernetes.gke import IDLE_SECONDS, GkeCluster
 from sandbox.kubernetes.pki import CertificateAuthority
 
 AUTHORITY = "authority"
 """Folder below `run_dir` with the CA of all clusters: whoever trusts it trusts every cluster, as with Google's own."""
+
+KUBECONFIG = "kubeconfig"
+"""File below `run_dir` for kubectl: a context for every running cluster, named as gcloud names them."""
 
 # How the simulated autoscaler changes a pool of the emulator: cluster, pool, nodes per zone.
 ResizePool = Callable[[ClusterRef, str, int], None]
@@ -29,6 +32,8 @@ def _not_connected(ref: ClusterRef, pool: str, nodes: int) -> None:
 
 class KubernetesBackend:
     """The emulator's ClusterBackend with real API servers. Everything lives below `run_dir`; close() stops everything.
+
+    `idle_seconds`: how long an autoscaled pool stays unused before it shrinks.
 
     The emulator needs its backend before it exists itself: whoever makes both sets `resize_pool` afterwards.
     All clusters share one administrator token, kept in `<run_dir>/admin-token`, for the credential program that
@@ -47,6 +52,7 @@ class KubernetesBackend:
         if not self._token_file.exists():
             self._token_file.touch(mode=0o600)
             self._token_file.write_text(secrets.token_urlsafe(24))
+        self._write_kubeconfig()
 
     @property
     def admin_token(self) -> str:
@@ -74,12 +80,14 @@ class KubernetesBackend:
             running.start()
             with self._lock:
                 self._clusters[ref] = running
+                self._write_kubeconfig()
         return ClusterEndpoint(running.plane.endpoint, running.plane.ca_certificate)
 
     def delete(self, ref: ClusterRef) -> None:
         """Stops the control plane and removes its data."""
         with self._lock:
             running = self._clusters.pop(ref, None)
+            self._write_kubeconfig()
         if running:
             running.stop()
         shutil.rmtree(self._folder(ref), ignore_errors=True)
@@ -89,16 +97,16 @@ class KubernetesBackend:
         if running := self._clusters.get(ref):
             running.set_pools(pools)
 
-    def webhook_outage(self, ref: ClusterRef, seconds: float) -> None:
-        """A fault: for `seconds` the API server reaches no webhook and answers 500 where one is needed."""
-        self._clusters[ref].plane.egress.outage(seconds)
-
     def close(self) -> None:
         """Stops all control planes and keeps their data."""
         with self._lock:
             running, self._clusters = list(self._clusters.values()), {}
         for each in running:
             each.stop()
+
+    def _write_kubeconfig(self) -> None:
+        planes = {f"gke_{r.project}_{r.location}_{r.name}": cluster.plane for r, cluster in self._clusters.items()}
+        write_kubeconfig(self._run_dir / KUBECONFIG, planes, self.admin_token)
 
     def _folder(self, ref: ClusterRef) -> Path:
         return self._run_dir / f"{ref.name}-{hashlib.sha256(ref.path.encode()).hexdigest()[:8]}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from sandbox.kubernetes import assets
 from sandbox.kubernetes.api import ApiClient, Object
 from sandbox.kubernetes.egress import SOCKET_NAME, EgressProxy
 from sandbox.kubernetes.loops import wait_until
-from sandbox.kubernetes.pki import CertificateAuthority, KeyPair
+from sandbox.kubernetes.pki import CertificateAuthority
 from sandbox.kubernetes.supervisor import Process, Supervisor, free_ports, http_ok, port_is_free
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
@@ -84,7 +85,7 @@ class ControlPlane:
 
     def kubeconfig_of(self, user: str) -> Path:
         path = self._pki / f"{user}.kubeconfig"
-        return write_kubeconfig(path, self.endpoint, self.authority.pair, self._settings["tokens"][user])
+        return write_kubeconfig(path, {"sandbox": self}, self._settings["tokens"][user])
 
     def start(self) -> None:
         """Starts everything and returns when all components are ready and the namespaces exist."""
@@ -282,20 +283,23 @@ class ControlPlane:
         wait_until("service account of the default namespace", ready, START_SECONDS)
 
 
-def write_kubeconfig(path: Path, endpoint: str, authority: KeyPair, token: str) -> Path:
-    """A self-contained kubeconfig for one cluster and one bearer token."""
-    cluster = {"server": f"https://{endpoint}", "certificate-authority-data": authority.certificate_base64()}
+def write_kubeconfig(path: Path, planes: Mapping[str, ControlPlane], token: str) -> Path:
+    """A self-contained kubeconfig for one bearer token: a context a control plane, the last one current."""
     document = {
         "apiVersion": "v1",
         "kind": "Config",
-        "current-context": "sandbox",
-        "contexts": [{"name": "sandbox", "context": {"cluster": "sandbox", "user": "sandbox"}}],
-        "clusters": [{"name": "sandbox", "cluster": cluster}],
+        "current-context": next(reversed(planes), ""),
+        "contexts": [{"name": name, "context": {"cluster": name, "user": "sandbox"}} for name in planes],
+        "clusters": [{"name": name, "cluster": _address(plane)} for name, plane in planes.items()],
         "users": [{"name": "sandbox", "user": {"token": token}}],
     }
     path.touch(mode=0o600)
     path.write_text(json.dumps(document))
     return path
+
+
+def _address(plane: ControlPlane) -> Object:
+    return {"server": f"https://{plane.endpoint}", "certificate-authority-data": plane.ca_certificate}
 
 
 def kwok_configuration(hosted_images: tuple[str, ...]) -> list[Object]:

@@ -306,8 +306,7 @@ class ControllerHost:
             "spec": {"expirationSeconds": TOKEN_SECONDS},
         }
         token = self._client.request("POST", path, request)["status"]["token"]
-        pair = self._plane.authority.pair
-        return write_kubeconfig(hosted.folder / "kubeconfig", self._plane.endpoint, pair, token)
+        return write_kubeconfig(hosted.folder / "kubeconfig", {"sandbox": self._plane}, token)
 
     def _report(self, hosted: _Hosted) -> None:
         """Writes pod statuses where there is news."""

@@ -5,14 +5,18 @@ later ones build on it), `slice` (a slice within its platform), `platform` and `
 each thing to put right; the docs table is made from this registry.
 """
 
+from collections.abc import Mapping
+
 from spec.errors import SpecError, SpecWarning
 from spec.platform import Platform, below
-from spec.rules import platform as _platform_rules  # noqa: F401  importing the modules declares their rules
+from spec.rules import multikueue as _multikueue_rules  # noqa: F401  importing the modules declares their rules
+from spec.rules import platform as _platform_rules  # noqa: F401
 from spec.rules import queues as _queue_rules  # noqa: F401
 from spec.rules import shape as _shape_rules  # noqa: F401
 from spec.rules import slices as _slice_rules  # noqa: F401
 from spec.rules.registry import PLATFORM, QUEUES, SHAPE, SLICE, Finding, SliceView
 from spec.shape import resolve
+from spec.slice import Slice
 
 
 def check(platform: Platform, *, complete: bool = True) -> tuple[SpecError, ...]:
@@ -20,22 +24,30 @@ def check(platform: Platform, *, complete: bool = True) -> tuple[SpecError, ...]
 
     `complete`: the platform is all that a person wrote, so what a queue does not find there does not exist.
     """
-    errors: list[SpecError] = []
-    views: list[SliceView] = []
-    for name, spec in platform.slices.items():
-        refusal = next(SHAPE.findings(spec, "error"), None)
-        if refusal is not None:
-            errors.append(SpecError(*_complete(f"slices.{name}", refusal)))
-        else:
-            views.append(SliceView(platform, name, spec, resolve(spec)))
+    elsewhere = platform.shared_slices if platform.is_manager else {}
+    refusals = _shape_refusals("slices", platform.slices) | _shape_refusals("multikueue.slices", elsewhere)
+    errors = list(refusals.values())
+    views = [
+        SliceView(platform, name, spec, resolve(spec))
+        for name, spec in platform.slices.items()
+        if f"slices.{name}" not in refusals
+    ]
     for view in views:
         errors += (SpecError(*_complete(f"slices.{view.name}", found)) for found in SLICE.findings(view, "error"))
     # Platform rules count pools and addresses, for which every slice must have a shape.
     known = platform.model_copy(update={"slices": {view.name: view.spec for view in views}})
     errors += (SpecError(*_complete("", found)) for found in PLATFORM.findings(known, "error"))
-    if complete and len(views) == len(platform.slices):
-        errors += (SpecError(*_complete("", found)) for found in QUEUES.findings(platform, "error"))
+    if complete and not refusals:
+        # Queues share out slices wherever these are.
+        shared = platform.model_copy(update={"slices": platform.shared_slices})
+        errors += (SpecError(*_complete("", found)) for found in QUEUES.findings(shared, "error"))
     return tuple(errors)
+
+
+def _shape_refusals(path: str, slices: Mapping[str, Slice]) -> dict[str, SpecError]:
+    """The first refusal of each shape, by the path of its slice."""
+    first = ((f"{path}.{name}", next(SHAPE.findings(spec, "error"), None)) for name, spec in slices.items())
+    return {base: SpecError(*_complete(base, refusal)) for base, refusal in first if refusal is not None}
 
 
 def warnings(platform: Platform) -> tuple[SpecWarning, ...]:

@@ -19,6 +19,12 @@ CUBE = IRON | {
 }
 RAPID = {"release_channel": "RAPID"}
 RESERVED = {"model": "reservation", "name": "r"}
+MULTIKUEUE: dict[str, Any] = {"role": "manager", "workers": {"us": {"stack": "o/p/us"}}, "slices": {"s": V6E}}
+MANAGER: dict[str, Any] = {
+    "slices": {},
+    "multikueue": MULTIKUEUE,
+    "queues": {"q": {"namespaces": ["a"], "slices": {"s": 1}}},
+}
 
 
 class Case(NamedTuple):
@@ -665,6 +671,96 @@ ERRORS = [
         "its own ancestor",
         "break the circle",
         (V6E, {"cohorts": {"a": {}}}),
+    ),
+    *[
+        Case("multikueue-role", ({}, MANAGER | {"multikueue": wrong}), path, message, hint, ({}, MANAGER))
+        for wrong, path, message, hint in [
+            (MULTIKUEUE | {"workers": {}}, "multikueue.workers", "needs workers", "at least one"),
+            (MULTIKUEUE | {"slices": {}}, "multikueue.slices", "needs slices", "repeat the workers'"),
+        ]
+    ],
+    Case(
+        "multikueue-role",
+        (V6E, {"multikueue": MULTIKUEUE, "queues": MANAGER["queues"]}),
+        "slices",
+        "runs no work itself",
+        "a worker's stack",
+        ({}, MANAGER),
+    ),
+    *[
+        Case(
+            "multikueue-role",
+            (V6E, {"multikueue": {"role": "worker", key: MULTIKUEUE[key]}, "queues": MANAGER["queues"]}),
+            f"multikueue.{key}",
+            "the manager's to say",
+            "role: manager",
+            (V6E, {"multikueue": {"role": "worker"}, "queues": MANAGER["queues"]}),
+        )
+        for key in ("workers", "slices")
+    ],
+    *[
+        Case(
+            "multikueue-workers",
+            ({}, MANAGER | {"multikueue": MULTIKUEUE | {"workers": wrong}}),
+            path,
+            message,
+            hint,
+            ({}, MANAGER | {"multikueue": MULTIKUEUE | {"workers": right}}),
+        )
+        for wrong, path, message, hint, right in [
+            (
+                {f"w{index}": {"secret": f"s{index}"} for index in range(21)},
+                "multikueue.workers",
+                "at most 20",
+                "second manager",
+                {f"w{index}": {"secret": f"s{index}"} for index in range(20)},
+            ),
+            ({"us": {}}, "multikueue.workers.us", "neither stack nor secret", "secret: NAME", {"us": {"secret": "s"}}),
+            (
+                {"us": {"stack": "o/p/us", "secret": "s"}},
+                "multikueue.workers.us",
+                "both stack and secret",
+                "stack: ORGANIZATION/PROJECT/STACK",
+                {"us": {"stack": "o/p/us"}},
+            ),
+            (
+                {"us": {"stack": "o/p/us"}, "eu": {"stack": "o/p/us"}},
+                "multikueue.workers.eu.stack",
+                "is also worker us",
+                "once",
+                {"us": {"stack": "o/p/us"}, "eu": {"stack": "o/p/eu"}},
+            ),
+        ]
+    ],
+    *[
+        Case(
+            "multikueue-slices",
+            ({}, MANAGER | {"multikueue": MULTIKUEUE | {"slices": {"s": V6E | wrong}}}),
+            f"multikueue.slices.s.{path}",
+            message,
+            hint,
+            ({}, MANAGER | {"multikueue": MULTIKUEUE | {"slices": {"s": V6E | {"capacity": "queued"}}}}),
+        )
+        for wrong, path, message, hint in [
+            ({"dranet": True}, "dranet", "about node pools", "leave it out"),
+            ({"capacity": ["spot", "on-demand"]}, "capacity", "order of fallback", "another entry"),
+        ]
+    ],
+    Case(
+        "multikueue-queues",
+        (V6E, {"multikueue": {"role": "worker"}}),
+        "queues",
+        "a worker without queues takes no work",
+        "same names",
+        (V6E, {"multikueue": {"role": "worker"}, "queues": MANAGER["queues"]}),
+    ),
+    Case(
+        "multikueue-queues",
+        ({}, MANAGER | {"queues": {}}),
+        "queues",
+        "a manager without queues hands out no work",
+        "same names",
+        ({}, MANAGER),
     ),
 ]
 

@@ -1,0 +1,53 @@
+"""How objects of Kueue's own kinds are created: after Kueue, behind its webhook, with the cluster they live in."""
+
+import importlib.metadata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+
+from components.access import ClusterAccess
+
+API = "kueue.x-k8s.io/v1beta2"
+
+
+@dataclass(frozen=True)
+class KueueObjects:
+    """The Kueue objects of a component: `name` begins their names, `gate` tries them again while Kueue starts."""
+
+    name: str
+    parent: pulumi.Resource
+    access: ClusterAccess
+    after: Sequence[pulumi.Resource]
+    gate: pulumi.ResourceHookBinding
+
+    def create(
+        self,
+        kind: str,
+        name: str,
+        spec: Mapping[str, Any] | None,
+        *,
+        depends_on: Sequence[pulumi.Resource] = (),
+        namespace: str | None = None,
+        annotations: Mapping[str, str] | None = None,
+        top_level: Mapping[str, Any] | None = None,
+    ) -> pulumi.CustomResource:
+        """A Kueue object. The generic class, because fields of some kinds do not stand under `spec`."""
+        metadata = {"name": name, "namespace": namespace, "annotations": annotations}
+        where = f"-{namespace}" if namespace else ""
+        return pulumi.CustomResource(
+            f"kubernetes:{API}:{kind}",
+            f"{self.name}-{kind.lower()}-{name}{where}",
+            {
+                "apiVersion": API,
+                "kind": kind,
+                "metadata": {key: value for key, value in metadata.items() if value},
+                **({} if spec is None else {"spec": spec}),
+                **(top_level or {}),
+            },
+            pulumi.ResourceOptions.merge(
+                self.access.options(self.parent, depends_on=[*self.after, *depends_on]),
+                pulumi.ResourceOptions(hooks=self.gate, version=importlib.metadata.version("pulumi-kubernetes")),
+            ),
+        )

@@ -1,0 +1,314 @@
+"""The bodies that reach Google's APIs: for every TPU family, shape and capacity model, and for every stack file.
+
+The real program is recorded, its Google resources are created by the stand-in plugin in the emulated cloud, and the
+requests are taken from there. They must validate against Google's discovery documents and equal the goldens, one file
+a family: what all pools say stands once, below it what only some say. The group's own name is written NAME.
+UPDATE_GOLDENS=1 rewrites them.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sandbox.google.discovery import UNLISTED_FIELDS, Route, checked_body, find_route, unknown_query
+from sandbox.google.errors import GoogleError
+from spec.catalogue import GENERATIONS
+from spec.slices import SLICE_LABEL
+from tests.graph.conftest import recorded as recorded_stack
+from tests.graph.emulated import PROJECT, emulated_cloud, recorded
+from tests.graph.recording import STACK_FILES
+from tests.spec.platforms import ZONES
+
+GOLDENS = Path(__file__).parent / "goldens"
+OWNER = "owner-project"
+Json = dict[str, Any]
+
+# Here every zone offers what the test says, so that v4 can stand where the cluster's temporary default pool can.
+PLACES = {**ZONES, "v4": "us-central1-a"}
+# Per family: shape of the slice -> machine type, topology.
+SHAPES: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "v4": {"single": ("ct4p-hightpu-4t", "2x2x1"), "multi": ("ct4p-hightpu-4t", "2x2x2")},
+    "v5e": {"single": ("ct5lp-hightpu-8t", "2x4"), "multi": ("ct5lp-hightpu-4t", "4x4")},
+    "v5p": {"single": ("ct5p-hightpu-4t", "2x2x1"), "multi": ("ct5p-hightpu-4t", "2x2x2")},
+    "v6e": {"single": ("ct6e-standard-8t", "2x4"), "multi": ("ct6e-standard-4t", "4x4")},
+    "tpu7x": {"single": ("tpu7x-standard-1t", "1x1x1"), "multi": ("tpu7x-standard-4t", "2x2x2")},
+}
+BLOCK, SUB_BLOCK = "block-0001", "block-0001-subblock-0001"
+
+
+def capacities(shape: str) -> dict[str, Any]:
+    """Capacity models by the name of their section; reservations are of the machine type of the shape."""
+    reserved = {"model": "reservation", "name": f"reserved-{shape}"}
+    return {
+        "on-demand": "on-demand",
+        "spot": "spot",
+        "reservation": reserved,
+        "shared-reservation": {**reserved, "project": OWNER},
+        "block": {**reserved, "block": BLOCK},
+        "sub-block": {**reserved, "project": OWNER, "block": BLOCK, "sub_block": SUB_BLOCK},
+        "future": {**reserved, "active": False},
+        "flex-start": {"model": "flex-start", "max_run_duration": "1d"},
+        "queued": {"model": "queued", "max_run_duration": "36h"},
+        "fallback": [reserved, "spot", "flex-start"],
+    }
+
+
+def offered(family: str, shape: str) -> dict[str, Any]:
+    """The capacity models that Google has for a family."""
+    found = capacities(shape)
+    if GENERATIONS[family].dws:
+        return found
+    without = {name: model for name, model in found.items() if name not in ("flex-start", "queued")}
+    return {**without, "fallback": found["fallback"][:2]}
+
+
+def platform(family: str) -> Json:
+    """One platform with a group of slices for each shape and capacity model of a family."""
+    slices: Json = {
+        f"{shape}-{name}": {"machine_type": machine, "topology": topology, "capacity": capacity}
+        for shape, (machine, topology) in SHAPES[family].items()
+        for name, capacity in offered(family, shape).items()
+    }
+    if GENERATIONS[family].dynamic_slicing:
+        slices["cube-dynamic-slicing"] = {
+            "machine_type": "tpu7x-standard-4t",
+            "topology": "4x4x4",
+            "dynamic_slicing": True,
+            "capacity": {**capacities("multi")["sub-block"], "sub_block": [SUB_BLOCK]},
+        }
+    return {
+        "zone": PLACES[family],
+        "allow_unlisted_zone": True,
+        "protect": False,
+        "cluster": {"release_channel": "RAPID"},
+        "slices": slices,
+    }
+
+
+def seeds(family: str) -> Iterator[Json]:
+    """The reservations that the platform of a family refers to."""
+    for shape, (machine, _) in SHAPES[family].items():
+        common = {"zone": PLACES[family], "name": f"reserved-{shape}", "machine_type": machine, "count": 100}
+        yield {**common, "project": PROJECT}
+        yield {**common, "project": OWNER, "share_with": [PROJECT]}
+
+
+@cache
+def sent_by_family(family: str) -> list[Json]:
+    """The requests with a body that creating the Google resources of a family's platform sends."""
+    with emulated_cloud() as cloud:
+        cloud.control("zones", zone=PLACES[family], generations=[family])
+        for seed in seeds(family):
+            cloud.control("reservations", **seed)
+        cloud.make(recorded(platform(family)))
+        return cloud.writes()
+
+
+@cache
+def sent_by_stack(stack_file: Path) -> list[Json]:
+    """The same of a stack file."""
+    with emulated_cloud() as cloud:
+        cloud.make(recorded_stack(stack_file, preview=False))
+        return cloud.writes()
+
+
+SOURCES = [pytest.param(sent_by_family, family, id=family) for family in SHAPES] + [
+    pytest.param(sent_by_stack, path, id=path.name.split(".")[1]) for path in STACK_FILES
+]
+
+
+def route_of(request: Json) -> Route:
+    route = find_route(request["method"], request["path"])
+    assert route is not None, f"Google has no {request['method']} {request['path']}"
+    return route
+
+
+# --- goldens ----------------------------------------------------------------------------------------------------------
+
+
+def renamed(value: Any, old: str, new: str) -> Any:
+    """`value` with one text replaced by another everywhere in its strings."""
+    if isinstance(value, dict):
+        return {key: renamed(item, old, new) for key, item in value.items()}
+    if isinstance(value, list):
+        return [renamed(item, old, new) for item in value]
+    return value.replace(old, new) if isinstance(value, str) else value
+
+
+def shared(bodies: list[Json]) -> Json:
+    """What all bodies say alike, object by object."""
+    first, *others = bodies
+    result: Json = {}
+    for key, value in first.items():
+        if not all(key in other for other in others):
+            continue
+        if isinstance(value, dict) and all(isinstance(other[key], dict) for other in others):
+            if below := shared([body[key] for body in bodies]):
+                result[key] = below
+        elif all(other[key] == value for other in others):
+            result[key] = value
+    return result
+
+
+def beyond(body: Json, common: Json) -> Json:
+    """What a body says beyond `common`."""
+    result: Json = {}
+    for key, value in body.items():
+        if key not in common:
+            result[key] = value
+        elif isinstance(value, dict) and (below := beyond(value, common[key])):
+            result[key] = below
+    return result
+
+
+def factored(bodies: Mapping[str, Json]) -> Json:
+    """The bodies with what they share stated once, under `all`."""
+    common = shared(list(bodies.values()))
+    return {"all": common, **{name: beyond(body, common) for name, body in bodies.items()}}
+
+
+def pools_by_shape(requests: list[Json]) -> dict[str, dict[str, Json]]:
+    """Bodies of slice pools: shape -> name of the capacity model -> node pool, with the group's name as NAME."""
+    found: dict[str, dict[str, Json]] = {}
+    for request in requests:
+        pool = request["body"].get("nodePool", {})
+        group = pool.get("config", {}).get("labels", {}).get(SLICE_LABEL)
+        if group is not None:
+            shape, _, section = pool["name"].removesuffix("-0").partition("-")
+            found.setdefault(shape, {})[section] = renamed(pool, group, "NAME")
+    return found
+
+
+def picture(requests: list[Json]) -> Json:
+    """A golden's content."""
+    shapes = pools_by_shape(requests)
+    common = shared([pool for pools in shapes.values() for pool in pools.values()])
+    policies = [r["body"] for r in requests if route_of(r).method.id == "compute.resourcePolicies.insert"]
+    return {
+        "all": common,
+        **{
+            shape: factored({section: beyond(pool, common) for section, pool in pools.items()})
+            for shape, pools in shapes.items()
+        },
+        **({"workload policies": policies} if policies else {}),
+    }
+
+
+@pytest.mark.parametrize("family", SHAPES)
+def test_pools_of_every_capacity_model_are_requested_as_in_the_golden(family: str) -> None:
+    golden = GOLDENS / f"{family}.yaml"
+    drawn = picture(sent_by_family(family))
+    if os.environ.get("UPDATE_GOLDENS"):
+        golden.write_text(yaml.safe_dump(drawn, default_flow_style=None, width=120))
+    assert yaml.safe_load(golden.read_text()) == drawn, "the golden is stale: rerun with UPDATE_GOLDENS=1"
+
+
+@pytest.mark.parametrize("family", SHAPES)
+def test_every_capacity_model_has_its_section(family: str) -> None:
+    found = pools_by_shape(sent_by_family(family))
+    cube = found.pop("cube", {})
+    assert list(cube) == ["dynamic-slicing"] * GENERATIONS[family].dynamic_slicing
+    assert found.keys() == SHAPES[family].keys()
+    for shape, pools in found.items():
+        alternatives = {name for name in pools if name.startswith("fallback-")}
+        assert pools.keys() - alternatives == offered(family, shape).keys() - {"fallback"}
+        assert len(alternatives) == len(offered(family, shape)["fallback"])
+
+
+def test_a_golden_says_everything() -> None:
+    """Factoring loses nothing: common part and difference make the body again."""
+    bodies = {"a": {"x": 1, "y": {"z": [1], "only": 2}}, "b": {"x": 2, "y": {"z": [1]}}, "c": {"y": {"z": [1]}, "w": 3}}
+    result = factored(bodies)
+    assert result == {"all": {"y": {"z": [1]}}, "a": {"x": 1, "y": {"only": 2}}, "b": {"x": 2}, "c": {"w": 3}}
+
+
+# --- discovery --------------------------------------------------------------------------------------------------------
+
+# What creates a resource of each type, where it takes a body; a service is enabled by its URL alone.
+CREATED_BY = {
+    "gcp:compute/firewall:Firewall": "compute.firewalls.insert",
+    "gcp:compute/network:Network": "compute.networks.insert",
+    "gcp:compute/resourcePolicy:ResourcePolicy": "compute.resourcePolicies.insert",
+    "gcp:compute/router:Router": "compute.routers.insert",
+    "gcp:compute/routerNat:RouterNat": "compute.routers.patch",
+    "gcp:compute/subnetwork:Subnetwork": "compute.subnetworks.insert",
+    "gcp:container/cluster:Cluster": "container.projects.locations.clusters.create",
+    "gcp:container/nodePool:NodePool": "container.projects.locations.clusters.nodePools.create",
+    "gcp:projects/iAMMember:IAMMember": "cloudresourcemanager.projects.setIamPolicy",
+    "gcp:serviceaccount/account:Account": "iam.projects.serviceAccounts.create",
+}
+WITHOUT_BODY = {"gcp:projects/service:Service"}
+
+
+def check(request: Json) -> None:
+    """Raises GoogleError where the discovery document does not allow the request."""
+    route = route_of(request)
+    assert not unknown_query(route.method, [part.partition("=")[0] for part in request["query"].split("&") if part])
+    checked_body(route.document, route.method, request["body"], route.params)
+
+
+@pytest.mark.parametrize(("requests_of", "source"), SOURCES)
+def test_every_body_is_what_google_documents(requests_of: Any, source: Any) -> None:
+    for request in requests_of(source):
+        assert request["status"] == 200
+        check(request)
+
+
+@pytest.mark.parametrize("stack_file", STACK_FILES, ids=lambda path: path.name.split(".")[1])
+def test_every_type_of_a_stack_is_among_the_bodies(stack_file: Path) -> None:
+    types = {r.type for r in recorded_stack(stack_file, preview=False).requests.values() if r.type.startswith("gcp:")}
+    reads = {"cloudresourcemanager.projects.getIamPolicy"}
+    methods = {route_of(request).method.id for request in sent_by_stack(stack_file)} - reads
+    assert methods == {CREATED_BY[kind] for kind in types - WITHOUT_BODY}
+
+
+def scalars(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The paths of everything in a body that is neither object nor list."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from scalars(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from scalars(item, (*path, index))
+    else:
+        yield path
+
+
+def broken(body: Json, path: tuple[str | int, ...]) -> Json:
+    """The body with an object where a scalar belongs."""
+    result = copy.deepcopy(body)
+    target: Any = result
+    for step in path[:-1]:
+        target = target[step]
+    target[path[-1]] = {"not": "a scalar"}
+    return result
+
+
+@pytest.mark.parametrize(("requests_of", "source"), SOURCES)
+def test_any_broken_field_is_refused(requests_of: Any, source: Any) -> None:
+    """Every single value of every body is one that the document would refuse in another form.
+
+    But for the few fields that the real provider sends although Google does not list them.
+    """
+    unlisted = {field for _, field in UNLISTED_FIELDS}
+    unnoticed = []
+    for request in requests_of(source):
+        for path in scalars(request["body"]):
+            with_broken = {**request, "body": broken(request["body"], path)}
+            try:
+                check(with_broken)
+            except GoogleError:
+                continue
+            if path[-1] not in unlisted:
+                unnoticed.append((request["path"], path))
+        with pytest.raises(GoogleError, match="Cannot find field"):
+            check({**request, "body": {**request["body"], "nothingGoogleKnows": 1}})
+    assert unnoticed == []
