@@ -13,6 +13,7 @@ class ClusterAccess(pulumi.ComponentResource):
     """Kubeconfig, Provider, and the options every resource inside the cluster must carry."""
 
     TYPE = "tpu:kubernetes:Access"
+    endpoint: pulumi.Output[str]
     kubeconfig: pulumi.Output[str]
     provider: k8s.Provider
 
@@ -28,7 +29,8 @@ class ClusterAccess(pulumi.ComponentResource):
         super().__init__(self.TYPE, name, None, opts)
         self._cluster = cluster
         self._after = list(after)
-        self.kubeconfig = kubeconfig(cluster, platform.cluster_name)
+        self.endpoint = cluster.control_plane_endpoints_config.dns_endpoint_config.endpoint
+        self.kubeconfig = kubeconfig(self.endpoint, platform.cluster_name)
         self.provider = k8s.Provider(
             f"{name}-provider",
             kubeconfig=self.kubeconfig,
@@ -49,7 +51,10 @@ class ClusterAccess(pulumi.ComponentResource):
     ) -> pulumi.ResourceOptions:
         """Options of a resource inside the cluster.
 
-        `replace_with` the cluster, because a new cluster of the same name is empty while the state says otherwise.
+        A new cluster of the same name is empty while the state says otherwise, so a new endpoint (its name carries the
+        cluster's unique id) replaces everything inside. `replace_with` the cluster would do so too, but the engine then
+        deletes in no particular order, and a Kueue that goes before its queues leaves them waiting for it for ever.
+
         `deleted_with` the cluster, because deleting objects one by one in a dying cluster hangs; objects that own cloud
         resources (load balancers, disks) are the exception and must be deleted while the cluster still works.
         """
@@ -58,14 +63,14 @@ class ClusterAccess(pulumi.ComponentResource):
             provider=self.provider,
             depends_on=[*self._after, *depends_on],
             deleted_with=None if owns_cloud_resources else self._cluster,
-            replace_with=[self._cluster],
+            replacement_trigger=self.endpoint,
+            delete_before_replace=True,
             custom_timeouts=custom_timeouts,
         )
 
 
-def kubeconfig(cluster: gcp.container.Cluster, context: str) -> pulumi.Output[str]:
-    """Kubeconfig for the cluster's DNS endpoint: Google's public certificate, IAM decides, no credential inside."""
-    endpoint = cluster.control_plane_endpoints_config.dns_endpoint_config.endpoint
+def kubeconfig(endpoint: pulumi.Output[str], context: str) -> pulumi.Output[str]:
+    """Kubeconfig for a cluster's DNS endpoint: Google's public certificate, IAM decides, no credential inside."""
     return pulumi.Output.json_dumps(
         {
             "apiVersion": "v1",

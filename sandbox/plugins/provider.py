@@ -12,8 +12,9 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -162,6 +163,16 @@ def _init_failed_status(failure: InitializationFailed) -> _Status:
     return _Status(grpc.StatusCode.UNKNOWN, message, (("grpc-status-details-bin", status.SerializeToString()),))
 
 
+@contextmanager
+def _secrets_kept(inputs: Mapping[str, Any]) -> Iterator[None]:
+    """Values that came in as secrets stay secret, also in the state of a resource that did not become ready."""
+    try:
+        yield
+    except InitializationFailed as failure:
+        failure.outputs = mark_secrets(failure.outputs, inputs)
+        raise
+
+
 Handler = Callable[["Service", Any, grpc.ServicerContext], Any]
 
 
@@ -266,8 +277,8 @@ class Service(provider_pb2_grpc.ResourceProviderServicer):
     @_answer
     def Create(self, request: Any, context: grpc.ServicerContext) -> Any:
         news = unmarshal(request.properties)
-        subject = Subject.of(request.urn)
-        state = self.provider.create(subject, plain(news), request.timeout, request.preview)
+        with _secrets_kept(news):
+            state = self.provider.create(Subject.of(request.urn), plain(news), request.timeout, request.preview)
         return provider_pb2.CreateResponse(id=state.id, properties=marshal(mark_secrets(state.outputs, news)))
 
     @_answer
@@ -283,15 +294,16 @@ class Service(provider_pb2_grpc.ResourceProviderServicer):
     @_answer
     def Update(self, request: Any, context: grpc.ServicerContext) -> Any:
         news = unmarshal(request.news)
-        outputs = self.provider.update(
-            Subject.of(request.urn),
-            request.id,
-            _plain(request.olds),
-            plain(news),
-            request.ignoreChanges,
-            request.timeout,
-            request.preview,
-        )
+        with _secrets_kept(news):
+            outputs = self.provider.update(
+                Subject.of(request.urn),
+                request.id,
+                _plain(request.olds),
+                plain(news),
+                request.ignoreChanges,
+                request.timeout,
+                request.preview,
+            )
         return provider_pb2.UpdateResponse(properties=marshal(mark_secrets(outputs, news)))
 
     @_answer

@@ -230,8 +230,8 @@ def outline(monitor: GraphMonitor) -> dict[str, Any]:
             row["needs"] = needs
         if request.deletedWith:
             row["deleted with"] = short(request.deletedWith)
-        if request.replace_with:
-            row["replaced with"] = [short(other) for other in request.replace_with]
+        if request.HasField("replacement_trigger"):
+            row["replaced when"] = f"{request.replacement_trigger.string_value} changes"
         flags = {
             "protect": request.protect,
             "delete before replace": request.deleteBeforeReplace,

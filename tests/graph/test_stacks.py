@@ -13,6 +13,7 @@ from tests.graph.recording import (
     ROOT,
     STACK_FILES,
     GraphMonitor,
+    Update,
     edges,
     outline,
     reachable,
@@ -67,13 +68,17 @@ def check_in_cluster_options(monitor: GraphMonitor) -> int:
     # A replaced Provider leaves objects in the state that refer to a provider that is gone.
     assert not provider_request.replace_with
     assert not provider_request.deletedWith
+    assert not provider_request.HasField("replacement_trigger")
     looked_at = 0
     for urn, request in monitor.requests.items():
         if not request.type.startswith("kubernetes:"):
             continue
         looked_at += 1
         assert request.provider.rsplit("::", 1)[0] == provider, f"{short(urn)} uses another provider"
-        assert list(request.replace_with) == [cluster], f"{short(urn)} would be lost when the cluster is replaced"
+        trigger = request.replacement_trigger.string_value
+        assert trigger == Update.ENDPOINT, f"{short(urn)} would be lost when the cluster is replaced"
+        assert request.deleteBeforeReplace, f"{short(urn)} would be deleted after its replacement, and that with it"
+        assert not request.replace_with, f"{short(urn)} would be deleted out of order"
         if request.type not in OWNS_CLOUD_RESOURCES:
             assert request.deletedWith == cluster, f"{short(urn)} would be deleted in a dying cluster"
     return looked_at
@@ -83,7 +88,7 @@ def test_in_cluster_resources_go_with_their_cluster(update: GraphMonitor) -> Non
     assert check_in_cluster_options(update) > 0
 
 
-@pytest.mark.parametrize("field", ["provider", "deletedWith", "replace_with"])
+@pytest.mark.parametrize("field", ["provider", "deletedWith", "replacement_trigger", "deleteBeforeReplace"])
 def test_the_in_cluster_check_can_fail(field: str) -> None:
     monitor = record_main(stack_config(ROOT / "Pulumi.dev.yaml"))
     victim = next(request for request in monitor.requests.values() if request.type.startswith("kubernetes:"))

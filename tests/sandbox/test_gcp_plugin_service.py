@@ -148,7 +148,7 @@ def _urn(name: str) -> str:
     return f"urn:pulumi:dev::p::{recorded_state(name)['type']}::{name}"
 
 
-def _inputs(name: str, **changed: Any) -> Any:
+def _inputs(name: str, /, **changed: Any) -> Any:
     return marshal({**recorded_state(name)["inputs"], **changed})
 
 
@@ -249,14 +249,15 @@ def test_a_half_made_resource_reaches_the_engine(plugin: Plugin) -> None:
 
     plugin.google.respond = respond
     with pytest.raises(grpc.RpcError) as refused:
-        plugin.stub.Create(provider_pb2.CreateRequest(urn=_urn("v6e-1"), properties=_inputs("v6e-1")))
+        inputs = _inputs("v6e-1", name=Secret("v6e-1"))
+        plugin.stub.Create(provider_pb2.CreateRequest(urn=_urn("v6e-1"), properties=inputs))
     [details] = [v for k, v in refused.value.trailing_metadata() if k == "grpc-status-details-bin"]
     [packed] = status_pb2.Status.FromString(details).details
     failure = provider_pb2.ErrorResourceInitFailed()
     assert packed.Unpack(failure)
     assert failure.id == f"{pools.removeprefix('/container/v1beta1/')}/v6e-1"
     assert list(failure.reasons) == ["Error creating NodePool: ZONE_RESOURCE_POOL_EXHAUSTED: no capacity"]
-    assert unmarshal(failure.properties)["name"] == "v6e-1"
+    assert unmarshal(failure.properties)["name"] == Secret("v6e-1"), "a secret stays one in the state of a failure"
 
 
 def test_errors_are_messages_not_traces(plugin: Plugin) -> None:
