@@ -53,12 +53,12 @@ class Cluster(pulumi.ComponentResource):
             private_cluster_config=container.ClusterPrivateClusterConfigArgs(
                 enable_private_nodes=True, enable_private_endpoint=not spec.ip_endpoint
             ),
-            control_plane_endpoints_config=_endpoints(spec),
+            control_plane_endpoints_config=_endpoints(platform),
             master_authorized_networks_config=_authorized_networks(spec),
             # Pools: the temporary default pool is removed at once; slices and system nodes are their own resources.
             remove_default_node_pool=True,
             initial_node_count=1,
-            node_config=_default_pool(node_email),
+            node_config=_default_pool(platform.system_pool.machine_type, node_email),
             skip_node_pool_refresh=True,
             node_pool_defaults=_pool_defaults(spec),
             # Versions and maintenance
@@ -108,12 +108,14 @@ class Cluster(pulumi.ComponentResource):
         self.register_outputs({"name": self.cluster.name})
 
 
-def _endpoints(spec: GkeCluster) -> gcp.container.ClusterControlPlaneEndpointsConfigArgs:
+def _endpoints(platform: Platform) -> gcp.container.ClusterControlPlaneEndpointsConfigArgs:
     """The DNS endpoint, guarded by IAM, is always on; the IP endpoint only where networks are named that may use it."""
-    container = gcp.container
+    container, spec = gcp.container, platform.cluster
     return container.ClusterControlPlaneEndpointsConfigArgs(
         dns_endpoint_config=container.ClusterControlPlaneEndpointsConfigDnsEndpointConfigArgs(
-            allow_external_traffic=True
+            allow_external_traffic=True,
+            # A MultiKueue manager comes with a ServiceAccount's token; people and programs come by IAM.
+            enable_k8s_tokens_via_dns=True if platform.is_worker else None,
         ),
         ip_endpoints_config=container.ClusterControlPlaneEndpointsConfigIpEndpointsConfigArgs(enabled=spec.ip_endpoint),
     )
@@ -134,10 +136,14 @@ def _authorized_networks(spec: GkeCluster) -> gcp.container.ClusterMasterAuthori
     )
 
 
-def _default_pool(node_email: pulumi.Input[str]) -> gcp.container.ClusterNodeConfigArgs:
-    """Dresses the default pool for its few minutes of life: organisation policies look at it too."""
+def _default_pool(machine_type: str, node_email: pulumi.Input[str]) -> gcp.container.ClusterNodeConfigArgs:
+    """Dresses the default pool for its few minutes of life: organisation policies look at it too.
+
+    GKE's own choice of machine type does not exist in every TPU zone.
+    """
     container = gcp.container
     return container.ClusterNodeConfigArgs(
+        machine_type=machine_type,
         service_account=node_email,
         oauth_scopes=["https://www.googleapis.com/auth/cloud-platform"],
         shielded_instance_config=container.ClusterNodeConfigShieldedInstanceConfigArgs(

@@ -23,7 +23,8 @@ FRAMEWORK_RESOURCES = {"batch/job": ("batch", "jobs"), "jobset.x-k8s.io/jobset":
 class MultiKueueWorker(pulumi.ComponentResource):
     """An account for the manager with the rights MultiKueue needs, and its kubeconfig as a secret.
 
-    The account's token does not expire, since nothing on a manager renews it; replace the Secret to change it.
+    The account's token does not expire, since nothing on a manager renews it. It follows from the account's uid and the
+    Secret's name: a new Secret for the same account brings the old token back, only a new account ends it.
     """
 
     TYPE = "tpu:kubernetes:MultiKueueWorker"
@@ -35,17 +36,16 @@ class MultiKueueWorker(pulumi.ComponentResource):
         *,
         platform: Platform,
         access: ClusterAccess,
-        endpoint: pulumi.Output[str],
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__(self.TYPE, name, None, opts)
-        rbac, options = k8s.rbac.v1, access.options
+        rbac = k8s.rbac.v1
         account = k8s.core.v1.ServiceAccount(
             f"{name}-account",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=ACCOUNT, namespace=NAMESPACE),
             automount_service_account_token=False,
-            opts=options(self, depends_on=after),
+            opts=access.options(self, depends_on=after),
         )
         role = rbac.ClusterRole(
             f"{name}-role",
@@ -54,14 +54,14 @@ class MultiKueueWorker(pulumi.ComponentResource):
                 rbac.PolicyRuleArgs(api_groups=[group], resources=[resource], verbs=list(verbs))
                 for group, resource, verbs in rights()
             ],
-            opts=options(self),
+            opts=access.options(self),
         )
         rbac.ClusterRoleBinding(
             f"{name}-role-binding",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=ACCOUNT),
             role_ref=rbac.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=ACCOUNT),
             subjects=[rbac.SubjectArgs(kind="ServiceAccount", name=ACCOUNT, namespace=NAMESPACE)],
-            opts=options(self, depends_on=[account, role]),
+            opts=access.options(self, depends_on=[account, role]),
         )
         token = k8s.core.v1.Secret(
             f"{name}-token",
@@ -71,10 +71,10 @@ class MultiKueueWorker(pulumi.ComponentResource):
                 annotations={"kubernetes.io/service-account.name": ACCOUNT},
             ),
             type="kubernetes.io/service-account-token",
-            opts=options(self, depends_on=[account]),
+            opts=access.options(self, depends_on=[account]),
         )
         # The id keeps a first preview from looking at data that the cluster has yet to fill in.
-        known = pulumi.Output.all(id=token.id, data=token.data, endpoint=endpoint)
+        known = pulumi.Output.all(id=token.id, data=token.data, endpoint=access.endpoint)
         self.kubeconfig = pulumi.Output.secret(
             known.apply(lambda of: kubeconfig(platform.cluster_name, of["endpoint"], of["data"]["token"]))
         )

@@ -64,9 +64,7 @@ def build(platform: Platform) -> dict[str, Any]:
     kueue = install_controllers(platform, access, namespaces)
     exported = exports(platform, cluster, slices, access)
     if platform.is_worker:
-        worker = MultiKueueWorker(
-            "multikueue", platform=platform, access=access, endpoint=dns_endpoint(cluster), after=kueue
-        )
+        worker = MultiKueueWorker("multikueue", platform=platform, access=access, after=kueue)
         exported[multikueue.STACK_OUTPUT] = worker.kubeconfig
     return exported
 
@@ -103,19 +101,13 @@ def install_controllers(platform: Platform, access: ClusterAccess, namespaces: N
     return after
 
 
-def dns_endpoint(cluster: Cluster) -> pulumi.Output[str]:
-    """Host name of the cluster's DNS endpoint."""
-    endpoint: pulumi.Output[str] = cluster.cluster.control_plane_endpoints_config.dns_endpoint_config.endpoint
-    return endpoint
-
-
 def exports(platform: Platform, cluster: Cluster, slices: dict[str, Slices], access: ClusterAccess) -> dict[str, Any]:
     """What a person or a script needs next: how to reach the cluster, what stands where, what it costs."""
     return {
         "cluster": {
             "name": cluster.cluster.name,
             "location": platform.location,
-            "endpoint": dns_endpoint(cluster),
+            "endpoint": access.endpoint,
             "connect": (
                 f"gcloud container clusters get-credentials {platform.cluster_name} "
                 f"--location {platform.location} --project {platform.project} --dns-endpoint"

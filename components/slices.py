@@ -9,9 +9,9 @@ from components.nodes import hardened_node_config, upgrade_one_by_one
 from spec.platform import Platform
 from spec.slices import PoolPlan, SlicePlan
 
-# An edit of these is planned by the provider as an update that either sends nothing (the topology) or rebuilds every
-# host in place (the machine type): for a slice both mean another slice.
-REPLACES_SLICE = ["placementPolicy.tpuTopology", "nodeConfig.machineType"]
+# An edit of these is planned by the provider as an update that sends nothing (the topology) or rebuilds every host in
+# place (machine type, zone): for a slice each of them means another slice.
+REPLACES_SLICE = ["placementPolicy.tpuTopology", "nodeConfig.machineType", "nodeLocations"]
 
 
 class Slices(pulumi.ComponentResource):

@@ -150,6 +150,12 @@ class ObjectRetentionPolicies(_Section):
     workloads: WorkloadRetention
 
 
+class MultiKueue(_Section):
+    """`origin` marks what this manager made on its workers, so that two managers leave each other's work alone."""
+
+    origin: Annotated[str, Field(max_length=63)]
+
+
 class Configuration(_Section):
     """The manager's whole configuration: the chart replaces its defaults by it, so nothing is left out."""
 
@@ -167,6 +173,7 @@ class Configuration(_Section):
     integrations: Integrations = Integrations()
     fair_sharing: FairSharing | None = None
     resources: Resources = Resources()
+    multi_kueue: MultiKueue | None = None
     object_retention_policies: ObjectRetentionPolicies
 
 
@@ -187,6 +194,7 @@ def configuration(platform: "Platform") -> Configuration:
                 (DeviceClassMapping(name=queueing.DRA_RESOURCE, device_class_names=classes),) if classes else ()
             )
         ),
+        multi_kueue=MultiKueue(origin=platform.name) if platform.is_manager else None,
         object_retention_policies=ObjectRetentionPolicies(
             workloads=WorkloadRetention(after_finished=settings.keep_finished)
         ),

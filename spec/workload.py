@@ -53,10 +53,11 @@ class Job:
 
 def plan_named(platform: "Platform", name: str) -> SlicePlan:
     """The plan of a slice group; of a group with fallbacks the first, since all are of one shape."""
-    for plan in platform.slice_plans:
+    for plan in platform.shared_plans:
         if plan.group == name:
             return plan
-    raise WorkloadError(f"the platform has no slices called {name}: it has {', '.join(platform.slices) or 'none'}")
+    known = ", ".join(platform.shared_slices) or "none"
+    raise WorkloadError(f"the platform has no slices called {name}: it has {known}")
 
 
 def namespace_of(platform: "Platform", queue: str | None, namespace: str | None) -> str:

@@ -206,7 +206,9 @@ class ControllerHost:
         config_file.write_text(configuration)
         flags = [f"--kubeconfig={self._kubeconfig(hosted)}", f"--config={config_file}", *arguments]
         program = assets.program(hosted.image.program)
-        hosted.process = self._plane.supervisor.start(hosted.folder.name, program, flags)
+        # Stands for the public certificate authorities in the image: other clusters' endpoints are signed by one.
+        trust = {"SSL_CERT_FILE": str(self._plane.authority.pair.certificate)}
+        hosted.process = self._plane.supervisor.start(hosted.folder.name, program, flags, trust)
 
     def _restart_later(self, hosted: _Hosted) -> None:
         now = time.monotonic()

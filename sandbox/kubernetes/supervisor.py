@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +107,8 @@ def http_ok(url: str, headers: dict[str, str] | None = None) -> Callable[[], boo
 class Supervisor:
     """Starts programs inside `run_dir` and stops them in reverse order.
 
-    The programs see four environment variables only, so that a proxy or Kubernetes setting of the user cannot leak in.
+    The programs see these environment variables only, so that a proxy or Kubernetes setting of the user cannot leak in:
+    HOME, TMPDIR, PATH, GOMAXPROCS, and what `start` is told.
     """
 
     def __init__(self, run_dir: Path) -> None:
@@ -118,18 +119,21 @@ class Supervisor:
         for folder in ("logs", "home", "tmp"):
             (run_dir / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def start(self, name: str, program: Path, arguments: Sequence[str]) -> Process:
+    def start(
+        self, name: str, program: Path, arguments: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> Process:
         """Starts `program`; its output is appended to logs/<name>.log. Does not wait for readiness."""
-        process = self._starter.submit(self._start, name, program, arguments).result()
+        process = self._starter.submit(self._start, name, program, arguments, environment or {}).result()
         self._processes.append(process)
         return process
 
-    def _start(self, name: str, program: Path, arguments: Sequence[str]) -> Process:
+    def _start(self, name: str, program: Path, arguments: Sequence[str], extra: Mapping[str, str]) -> Process:
         environment = {
             "HOME": str(self._run_dir / "home"),
             "TMPDIR": str(self._run_dir / "tmp"),
             "PATH": "/usr/bin:/bin",
             "GOMAXPROCS": "2",
+            **extra,
         }
         log = self._run_dir / "logs" / f"{name}.log"
         command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), str(program), *arguments]

@@ -258,7 +258,7 @@ def cluster_key_region(platform: Platform) -> Iterator[Finding]:
     source="this program",
 )
 def no_slices(platform: Platform) -> Iterator[Finding]:
-    if not platform.slices:
+    if not platform.slices and not platform.is_manager:
         yield Finding("slices", "there are none", "describe at least one slice")
 
 

@@ -12,6 +12,7 @@ from spec.rules.registry import QUEUES, Finding
     source="Kueue: a nominal quota beyond the hardware admits what cannot run",
 )
 def queue_slices(platform: Platform) -> Iterator[Finding]:
+    where = "multikueue.slices" if platform.is_manager else "slices"
     owned = dict.fromkeys(platform.slices, 0)
     for name, queue in platform.queues.items():
         for group, share in queue.slices.items():
@@ -24,7 +25,7 @@ def queue_slices(platform: Platform) -> Iterator[Finding]:
                 yield Finding(
                     path,
                     f"queues own {owned[group]} slices of {group}, which has {count}",
-                    f"lower the shares to {count} in all, raise slices.{group}.count, or set overcommit: true",
+                    f"lower the shares to {count} in all, raise {where}.{group}.count, or set overcommit: true",
                 )
 
 

@@ -157,8 +157,8 @@ def page(rows: list[str]) -> str:
             "|---|---|---|---|---|---|---|",
             *rows,
             "",
-            "The SDK alone: the same resources with the same inputs, as plain values, without a program around them. Its",
-            "work per resource grows with their number (it waits on all open registrations at once), and so the",
+            "The SDK alone: the same resources with the same inputs, as plain values, without a program around them.",
+            "Its work per resource grows with their number (it waits on all open registrations at once), and so the",
             "program's does.",
             "",
         ]

@@ -4,8 +4,8 @@ Every Google resource goes through the stand-in plugin's own check, create and d
 holds bodies against Google's discovery documents and fills in what Google fills in. This stands for the engine, without
 its process: resources are made one after the other in the order of registration, and `plan` applies the engine's rules
 for ignored changes, replacements and their dependents (upstream: `pkg/resource/deploy/step_generator.go`, functions
-`processIgnoreChanges`, `applyReplaceOnChanges` and `calculateDependentReplacements`). What runs inside the cluster is
-left out.
+`processIgnoreChanges`, `applyReplaceOnChanges` and `calculateDependentReplacements`). It differs: what depends on
+a replaced resource is planned alike whichever of the two goes first, and what runs inside the cluster is left out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import copy
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,6 +76,11 @@ class EmulatedCloud:
     def control(self, path: str, **body: Any) -> None:
         """Steer the emulator through its interface below /sandbox."""
         httpx.post(f"{self.url}/sandbox/{path}", json=body, trust_env=False).raise_for_status()
+
+    def call(self, method: str, path: str, body: Json) -> None:
+        """A call that somebody else makes of Google's APIs, say for a network that exists before the platform."""
+        headers = {"Authorization": "Bearer token"}
+        httpx.request(method, f"{self.url}{path}", json=body, headers=headers, trust_env=False).raise_for_status()
 
     def writes(self) -> list[Json]:
         """The requests with a body that the cloud has received: method, path, query, body, status."""
@@ -196,9 +201,5 @@ def _contains(path: str, changed: str) -> bool:
 @contextmanager
 def emulated_cloud() -> Iterator[EmulatedCloud]:
     """An empty cloud."""
-    with google.serving(time_scale=0) as emulator:
-        cloud = EmulatedCloud(emulator.url)
-        try:
-            yield cloud
-        finally:
-            cloud.close()
+    with google.serving() as emulator, closing(EmulatedCloud(emulator.url)) as cloud:
+        yield cloud

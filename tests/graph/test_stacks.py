@@ -125,7 +125,11 @@ def test_slice_pools_guard_their_capacity(update: GraphMonitor) -> None:
     assert pools
     for urn, request in pools.items():
         assert request.deleteBeforeReplace, short(urn)
-        assert set(request.replaceOnChanges) == {"placementPolicy.tpuTopology", "nodeConfig.machineType"}
+        assert set(request.replaceOnChanges) == {
+            "placementPolicy.tpuTopology",
+            "nodeConfig.machineType",
+            "nodeLocations",
+        }
         assert "initialNodeCount" in request.ignoreChanges
 
 

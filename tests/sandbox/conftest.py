@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from sandbox.run_directory import CHECKOUT, RunDirectory
 from sandbox.session import Plan, Session, running
 
 PLATFORM = "tpu-platform:platform"
+# What a test leaves out of the dev stack when it is not about what runs inside: no queues, so no Kueue, and no claims.
+SLIM: dict[str, Any] = {"queues": {}, "slices": {"serve": {"machine_type": "ct6e-standard-1t", "topology": "1x1"}}}
 
 
 @contextmanager
@@ -54,6 +57,10 @@ class Project:
         content["config"][PLATFORM].update(platform)
         (self.folder / f"Pulumi.{stack}.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
 
+    def copy_stack(self, stack: str) -> Path:
+        """Take over a stack file of the checkout as it is."""
+        return Path(shutil.copy(CHECKOUT / f"Pulumi.{stack}.yaml", self.folder))
+
     def succeed(self, *arguments: str) -> str:
         """Run `pulumi`, which must succeed; returns its output."""
         done = self.session.pulumi(*arguments)
@@ -66,9 +73,19 @@ class Project:
         assert done.returncode != 0, f"pulumi {' '.join(arguments)} succeeded\n{done.stdout}"
         return done.stdout + done.stderr
 
-    def up(self, stack: str) -> dict[str, int]:
+    def outputs(self, stack: str) -> dict[str, Any]:
+        """The stack's outputs."""
+        found: dict[str, Any] = json.loads(self.succeed("stack", "output", "--json", "-s", stack))
+        return found
+
+    def state(self, stack: str) -> dict[str, Any]:
+        """The stack's deployment as the engine keeps it: `resources`, `pending_operations`."""
+        found: dict[str, Any] = json.loads(self.succeed("stack", "export", "-s", stack))["deployment"]
+        return found
+
+    def up(self, stack: str, *flags: str) -> dict[str, int]:
         """Bring the stack up; returns how many resources each operation touched."""
-        self.succeed("up", "-s", stack, "--yes", "--skip-preview")
+        self.succeed("up", "-s", stack, "--yes", "--skip-preview", *flags)
         history = json.loads(self.succeed("stack", "history", "-s", stack, "--json", "--page-size", "1"))
         changes: dict[str, int] = history[0]["resourceChanges"]
         return changes
@@ -80,8 +97,7 @@ class Project:
     def destroy(self, stack: str) -> None:
         """Destroy the stack; nothing may be left of it, in the state or in the cloud."""
         self.succeed("destroy", "-s", stack, "--yes", "--skip-preview")
-        state = json.loads(self.succeed("stack", "export", "-s", stack))
-        assert not state["deployment"].get("resources")
+        assert not self.state(stack).get("resources")
         assert self.session.inventory() == {}
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:

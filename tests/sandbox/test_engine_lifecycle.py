@@ -1,84 +1,101 @@
-"""Whole lives of a stack through the real engine: up, clean second preview, update, refresh, destroy."""
+"""The whole life of the dev stack through the real engine: up, clean previews, another cluster, jobs, destroy."""
 
 from __future__ import annotations
 
 import json
-import os
-import re
-import shutil
-import subprocess
-import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
-import yaml
+from sandbox.kubernetes.api import ApiClient, Object, UnknownKindError
+from sandbox.workload import QUEUE_API
+from tests.sandbox.conftest import Project
+from tests.sandbox.workloads import eventually, jobs_of
 
-from sandbox.run_directory import CHECKOUT, RUN_VARIABLE, RunDirectory
-from tests.sandbox.conftest import PLATFORM, Project, short_directory
-
-DEV = yaml.safe_load((CHECKOUT / "Pulumi.dev.yaml").read_text())["config"][PLATFORM]
+CLUSTER = "gcp:container/cluster:Cluster"
+OUTAGE_SECONDS = 30
+NOBODY = "nobody"
 
 
 def files(folder: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
 
 
-def test_the_dev_stack_comes_up_changes_and_goes_away(project: Project) -> None:
-    shutil.copy(CHECKOUT / "Pulumi.dev.yaml", project.folder)
-    before = files(project.folder)
+def current_client(project: Project) -> ApiClient | None:
+    """A client for the cluster that kubectl would talk to; None while there is no cluster."""
+    content = json.loads(project.session.run.kubeconfig.read_text())
+    servers = {each["name"]: each["cluster"]["server"] for each in content["clusters"]}
+    server = servers.get(content["current-context"], "")
+    return project.session.cluster_client(server.removeprefix("https://")) if server else None
 
-    changes = project.up("dev")
-    assert changes.keys() == {"create"}
-    names = {name for found in project.session.inventory().values() for name in found}
-    assert any(DEV["name"] in name for name in names), names
+
+def is_installed(client: ApiClient, release: str, namespace: str) -> bool:
+    label = f"owner=helm,name={release},status=deployed"
+    return bool(client.list_all("v1", "Secret", namespace, labelSelector=label))
+
+
+def take_kueue_away(client: ApiClient) -> Object:
+    """From the moment its Service exists no pod stands behind it: the API server answers 500 to what Kueue admits."""
+    service: Object = eventually(
+        "Kueue's Service", lambda: client.get("v1", "Service", "kueue-webhook-service", "kueue-system") or {}
+    )
+    client.patch(service, {"spec": {"selector": {NOBODY: "here"}}})
+    return service
+
+
+def flavors(client: ApiClient) -> list[Object]:
+    try:
+        return client.list_all(QUEUE_API, "ResourceFlavor")
+    except UnknownKindError:
+        return []
+
+
+def up_while_webhooks_fail(project: Project, stack: str) -> dict[str, int]:
+    """Bring the stack up; its webhooks cannot be reached until 30 s after Kueue is installed."""
+    with ThreadPoolExecutor() as pool:
+        update = pool.submit(project.up, stack)
+        client = eventually("a cluster", lambda: current_client(project))
+        assert client
+        with client:
+            service = take_kueue_away(client)
+            eventually("Kueue installed", lambda: is_installed(client, "kueue", "kueue-system") or update.done())
+            time.sleep(OUTAGE_SECONDS)
+            assert not update.done()
+            assert not flavors(client), "nothing that Kueue admits gets past its webhooks"
+            client.patch(service, {"spec": {"selector": {NOBODY: None}}})
+        return update.result()
+
+
+def uids(project: Project, stack: str) -> dict[str, Any]:
+    """What the server calls the objects that the stack has in its cluster, by URN."""
+    return {
+        each["urn"]: each["outputs"]["metadata"]["uid"]
+        for each in project.state(stack)["resources"]
+        if each["type"].startswith("kubernetes:") and "metadata" in each["outputs"]
+    }
+
+
+def test_the_dev_stack_comes_up_moves_to_another_cluster_runs_jobs_and_goes_away(project: Project) -> None:
+    project.copy_stack("dev")
+    before = files(project.folder)
+    assert up_while_webhooks_fail(project, "dev").keys() == {"create"}
     project.assert_clean("dev")
     project.succeed("refresh", "-s", "dev", "--yes", "--skip-preview", "--expect-no-changes")
     assert files(project.folder) == before, "running a stack writes nothing beside the program"
 
-    project.write_stack("dev", slices={**DEV["slices"], "second": next(iter(DEV["slices"].values()))})
-    changes = project.up("dev")
-    assert not changes.keys() - {"create", "update", "same"}, "a second slice takes nothing away from the first"
-    assert changes["create"] >= 1
+    old = uids(project, "dev")
+    [cluster] = [each["urn"] for each in project.state("dev")["resources"] if each["type"] == CLUSTER]
+    changes = project.up("dev", "--replace", cluster)
+    assert changes["replace"] > len(old), "the cluster, and everything inside it"
+    new = uids(project, "dev")
+    assert new.keys() == old.keys()
+    assert not new.items() & old.items(), "no object of the old cluster is taken for one of the new"
     project.assert_clean("dev")
 
+    with jobs_of(project, "dev") as jobs:
+        first, second = jobs.submit("first", 6), jobs.submit("second", 1)
+        jobs.assert_whole_slices(first, jobs.running(first))
+        eventually("the second job waits for quota", lambda: jobs.waits_for_quota(second))
+        jobs.finish_in_order(first, second)
     project.destroy("dev")
-
-
-def demonstrate(project: Project, run: RunDirectory, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """`python -m sandbox ...` in a run directory of its own, by a person without installed plugins."""
-    home = run.root.with_name("home")
-    return subprocess.run(
-        [sys.executable, "-m", "sandbox", *arguments],
-        cwd=CHECKOUT,
-        env={**os.environ, RUN_VARIABLE: str(run.root), "PULUMI_HOME": str(home)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def test_the_demonstration(project: Project) -> None:
-    """A kept one refuses a second beside it, and can be looked at; then a whole one in the same place."""
-    shutil.copy(CHECKOUT / "Pulumi.dev.yaml", project.folder)
-    demo = ("demo", "--program-dir", str(project.folder), "--time-scale", "0")
-    with short_directory() as scratch:
-        run = RunDirectory(scratch / "run")
-        try:
-            kept = demonstrate(project, run, *demo, "--keep")
-            assert kept.returncode == 0, kept.stdout + kept.stderr
-            created = re.search(r"(\d+) created, second preview 0 changes; kept", kept.stdout)
-            assert created, kept.stdout
-            for word in ("ct6e-standard-1t", "hosts", "chips", "USD per hour", "endpoint", DEV["name"]):
-                assert word in kept.stdout
-            assert json.loads(demonstrate(project, run, "inventory", "--json").stdout)
-            assert "running already" in demonstrate(project, run, *demo).stdout
-        finally:
-            stopped = demonstrate(project, run, "down")
-        assert "stopped and removed" in stopped.stdout
-
-        whole = demonstrate(project, run, *demo)
-        assert whole.returncode == 0, whole.stdout + whole.stderr
-        n = created[1]
-        last = whole.stdout.rstrip().splitlines()[-1]
-        assert re.fullmatch(rf"{n} created, second preview 0 changes, {n} deleted, inventory empty \(\d+ s\)", last)
-        assert not run.root.exists()

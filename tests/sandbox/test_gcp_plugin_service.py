@@ -248,8 +248,8 @@ def test_a_half_made_resource_reaches_the_engine(plugin: Plugin) -> None:
         return httpx.Response(200, json=stockout)
 
     plugin.google.respond = respond
+    inputs = _inputs("v6e-1", name=Secret("v6e-1"))
     with pytest.raises(grpc.RpcError) as refused:
-        inputs = _inputs("v6e-1", name=Secret("v6e-1"))
         plugin.stub.Create(provider_pb2.CreateRequest(urn=_urn("v6e-1"), properties=inputs))
     [details] = [v for k, v in refused.value.trailing_metadata() if k == "grpc-status-details-bin"]
     [packed] = status_pb2.Status.FromString(details).details

@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
+import yaml
 
-from spec import multikueue, queueing
+from spec import kueue, multikueue, queueing, workload
 from spec.platform import below
 from tests.spec.platforms import errors, load, raw
 
@@ -72,6 +73,25 @@ def test_a_manager_counts_claims_as_its_workers_do() -> None:
     platform = load(written.pop("slices"), **written)
     assert {template.namespace for template in queueing.claim_templates(platform)} >= {"a", "b"}
     assert set(queueing.device_classes(platform)) == {"tpu-v6e"}
+
+
+def test_jobs_are_made_for_slices_elsewhere() -> None:
+    written = manager(V6E)
+    plan = workload.plan_named(load(written.pop("slices"), **written), "train")
+    assert (plan.topology, plan.count) == ("4x4", 3)
+
+
+def test_a_manager_marks_what_it_makes_on_its_workers() -> None:
+    """Kueue removes what carries its own mark and is not known to it; the default mark is the same for all."""
+    written = manager(V6E, name="front")
+    read = yaml.safe_load(kueue.render(kueue.configuration(load(written.pop("slices"), **written))))
+    assert read["multiKueue"] == {"origin": "front"}
+    assert kueue.configuration(load({"train": V6E})).multi_kueue is None
+
+
+def test_a_manager_is_not_warned_that_it_has_no_slices() -> None:
+    written = manager(V6E)
+    assert not [warning for warning in load(written.pop("slices"), **written).warnings if "none" in warning.message]
 
 
 def test_a_worker_is_an_ordinary_platform_to_its_queues() -> None:

@@ -19,6 +19,9 @@ from sandbox.plugins.provider import Change, Difference
 from sandbox.plugins.values import UNKNOWN
 
 Value = Any
+# Properties (by their Terraform name) whose texts are compared as they are: a reservation of the own project is another
+# one than that of the same name in another project.
+EXACT = frozenset({"values"})
 # Decides from (old, new) whether a change that the table calls an update takes a replacement.
 Rule = Callable[[Value, Value], bool]
 
@@ -123,7 +126,7 @@ def _same_scalar(each: Property, new: Value, old: Value) -> bool:
     if old is None:
         # An empty string or a zero is how the API shows "not set"; False and 0 are values of their own in the program.
         return is_empty(new)
-    if isinstance(new, str) and isinstance(old, str):
+    if isinstance(new, str) and isinstance(old, str) and each.terraform not in EXACT:
         return links.same(new, old)
     if each.scalar_kind in ("Int", "Float", "Bool") and isinstance(old, str):
         return str(new).lower() == old.lower()

@@ -165,7 +165,7 @@ class Releases:
             try:
                 yield PostRenderingHelm(kubeconfig, inputs.get("postrender") or "")
             except (ReleaseError, AssetError, ToolchainError) as error:
-                raise ProviderError(str(error)) from error
+                raise ProviderError(str(error) or f"helm was ended before it could {action} the release") from error
 
 
 def _chart(chart: str, version: str) -> tuple[Path, str]:

@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import IPv4Network
 from typing import Any
 
 from sandbox.plugins.gcp import labels, links
@@ -42,8 +43,8 @@ ZONE = "projects/{project}/zones/{zone}"
 
 
 def _shrinks(old: Any, new: Any) -> bool:
-    """A subnetwork's range can only grow in place (provider: IsShrinkageIpCidr)."""
-    return not isinstance(new, str) or int(new.rpartition("/")[2]) > int(str(old).rpartition("/")[2])
+    """A subnetwork's range can only grow in place, around what it was (provider: IsShrinkageIpCidr)."""
+    return not isinstance(new, str) or not IPv4Network(old).subnet_of(IPv4Network(new))
 
 
 NETWORK = Rest(

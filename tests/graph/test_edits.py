@@ -1,0 +1,566 @@
+"""What an edit of the configuration does to what stands: nothing, an update in place, or a replacement, delete first.
+
+For every argument of a slice, and for every argument of the cluster and the network, one edit: the graph before it is
+made in the emulated cloud, the graph after it is planned against that. Where the same edit was recorded with the real
+engine and the real provider (tests/data/provider_edits.json), the expectation is that recording, else it is written
+here, from the provider's documentation.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from sandbox import google
+from spec.platform import Platform
+from spec.slice import Slice
+from tests.graph.emulated import (
+    CREATE,
+    CREATE_FIRST,
+    DELETE,
+    DELETE_FIRST,
+    PROJECT,
+    REFUSED,
+    SAME,
+    UPDATE,
+    EmulatedCloud,
+    Planned,
+    recorded,
+)
+from tests.graph.recording import GraphMonitor
+from tests.sandbox.gcp_plugin_support import DATA
+from tests.spec.platforms import ZONES
+
+Json = dict[str, Any]
+ABSENT = object()
+
+POOL, SECOND, OTHER = "NodePool slices-train-0", "NodePool slices-train-1", "NodePool slices-serve-0"
+SYSTEM, CPU = "NodePool cpu-pools-system", "NodePool cpu-pools-head"
+CLUSTER, SUBNET, VPC = "Cluster cluster-gke", "Subnetwork network-subnet", "Network network-vpc"
+FIREWALL, ROUTER, NAT = "Firewall network-internal", "Router network-router", "RouterNat network-nat"
+ACCOUNT, ROLE = "Account node-identity-account", "IAMMember node-identity-role"
+POOLS = (POOL, OTHER, SYSTEM)
+
+TRAIN = {"machine_type": "ct6e-standard-4t", "topology": "4x4"}
+SINGLE = {"machine_type": "ct6e-standard-1t", "topology": "1x1"}
+RESERVED = {"model": "reservation", "name": "first"}
+SUB_BLOCK = {"block": "block-0001", "sub_block": ["block-0001-subblock-0001"]}
+CUBE = {"machine_type": "tpu7x-standard-4t", "topology": "4x4x4", "capacity": {**RESERVED, **SUB_BLOCK}}
+# The slice beside the edited one, which no edit of that one may touch, and a platform around both.
+SERVE = {"machine_type": "ct6e-standard-8t", "topology": "2x4"}
+BASE: Json = {
+    "zone": ZONES["v6e"],
+    "allow_unlisted_zone": True,
+    "protect": False,
+    "cluster": {"release_channel": "RAPID"},
+    "slices": {"train": TRAIN, "serve": SERVE},
+}
+
+# --- what was recorded ------------------------------------------------------------------------------------------------
+
+# In the recording, that pools have replace_on_changes.
+REPLACE_ON_CHANGES = "roc"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The outcome of an edit as recorded; `key` names the edit, `value` which, where there are several."""
+
+    key: str
+    value: Any = None
+    resource: str = "node pool"
+
+    def row(self) -> Json:
+        """What the recording says of the resource: outcome and changed properties."""
+        rows = [
+            row
+            for row in _recording()
+            if self.key in row["edit"] and (self.value is None or row["edit"][self.key] == self.value)
+        ]
+        found = next((row for row in rows if REPLACE_ON_CHANGES in row["edit"]), rows[0])
+        result: Json = found["result"][self.resource]
+        return result
+
+    @property
+    def outcome(self) -> str:
+        """As recorded; but every resource of the program has delete_before_replace, which the recorded ones had not."""
+        outcome: str = self.row()["outcome"]
+        return DELETE_FIRST if outcome.startswith("replace") else outcome
+
+    def concerns(self, planned: Planned) -> bool:
+        """Whether the plan changes what the recorded edit changed, or what lies around or below it."""
+        paths = [change.path for change in planned.changes]
+        return all(any(_related(path, wanted) for path in paths) for wanted in self.row()["changed"])
+
+
+@cache
+def _recording() -> list[Json]:
+    rows: list[Json] = json.loads((DATA / "provider_edits.json").read_text())
+    return rows
+
+
+def _related(path: str, other: str) -> bool:
+    """Whether one of two property paths is the other or lies below it; positions and keys of labels aside."""
+    left, right = (re.findall(r"[A-Za-z]+", re.sub(r"(?<=abels)[.\[].*", "", text)) for text in (path, other))
+    shorter = min(len(left), len(right))
+    return left[:shorter] == right[:shorter]
+
+
+Expected = str | Recorded
+
+# --- the edits --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One edit: `before` is what stands, `after` what changes of it, both as dotted keys; ABSENT takes a key away.
+
+    The keys are those of the platform, or of the slice `train`, which `slice_` describes where it is not the usual one;
+    `platform` then says what is unusual around it. `expected` names every Google resource that is not left as it is.
+    """
+
+    after: Json
+    expected: Mapping[str, Expected]
+    before: Json = field(default_factory=dict)
+    slice_: Json | None = None
+    platform: Json = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        return " ".join(f"{key}={'-' if value is ABSENT else value}" for key, value in self.after.items())
+
+
+def only(expected: Expected) -> Mapping[str, Expected]:
+    """Nothing but the edited slice's pool."""
+    return {POOL: expected}
+
+
+def at(family: str) -> Json:
+    """The platform where a family is offered."""
+    return {"zone": ZONES[family]}
+
+
+SLICE_EDITS = (
+    # What it consists of
+    Edit({"topology": "4x8"}, only(Recorded("topology"))),
+    Edit({"machine_type": "ct6e-standard-4t", "topology": "2x2"}, only(Recorded("machine")), slice_=SINGLE),
+    Edit({"machine_type": "ct5p-hightpu-4t", "topology": "2x2x4"}, only(Recorded("topology"))),
+    Edit({"machine_type": ABSENT, "generation": "v6e"}, {}),
+    Edit({"machine_type": ABSENT, "topology": ABSENT, "generation": "v6e", "chips": 16}, {}),
+    Edit({"chips": 32}, only(Recorded("topology")), slice_={"generation": "v6e", "chips": 16}),
+    Edit({"count": 2}, {SECOND: CREATE}),
+    Edit({"count": 1}, {SECOND: DELETE}, before={"count": 2}),
+    Edit({"count": 3}, only(Recorded("node_count")), slice_=SINGLE),
+    Edit({"count": 1}, only(Recorded("node_count")), slice_=SINGLE, before={"count": 3}),
+    Edit({"count": 3}, only(UPDATE), slice_=SINGLE, before={"autoscale": True}),
+    Edit({"autoscale": True}, only(Recorded("autoscaling"))),
+    Edit({"autoscale": False}, only(UPDATE), before={"autoscale": True}),
+    # Where hosts come from
+    Edit({"capacity": "spot"}, only(Recorded("spot"))),
+    Edit({"capacity": "on-demand"}, only(DELETE_FIRST), before={"capacity": "spot"}),
+    Edit({"capacity": RESERVED}, only(Recorded("res"))),
+    Edit({"capacity": "flex-start"}, only(Recorded("flex"))),
+    Edit({"capacity": "queued"}, only(Recorded("queued"))),
+    Edit({"capacity": "queued"}, only(Recorded("queued")), before={"capacity": "flex-start"}),
+    Edit({"capacity": "flex-start"}, only(DELETE_FIRST), before={"capacity": RESERVED}),
+    Edit(
+        {"capacity": [RESERVED, "spot"]},
+        {POOL: DELETE, "NodePool slices-train-reservation-0": CREATE, "NodePool slices-train-spot-0": CREATE},
+    ),
+    Edit(
+        {"capacity": ["spot", RESERVED]},
+        {},
+        before={"capacity": [RESERVED, "spot"]},
+    ),
+    Edit({"capacity.name": "second"}, only(DELETE_FIRST), before={"capacity": RESERVED}),
+    Edit({"capacity.project": "owner-project"}, only(DELETE_FIRST), before={"capacity": RESERVED}),
+    Edit({"capacity.block": "block-0001"}, only(DELETE_FIRST), before={"capacity": RESERVED}),
+    Edit({"capacity": {**RESERVED, **SUB_BLOCK}}, only(DELETE_FIRST), before={"capacity": RESERVED}),
+    Edit({"capacity.active": True}, only(Recorded("node_count")), before={"capacity": {**RESERVED, "active": False}}),
+    Edit({"capacity.ends": "2027-01-31"}, {}, before={"capacity": RESERVED}),
+    Edit({"capacity.maintenance": "PERIODIC"}, {}, before={"capacity": RESERVED}),
+    *(
+        Edit({"capacity.max_run_duration": "2d"}, only(Recorded("mrd")), before={"capacity": {"model": model}})
+        for model in ("on-demand", "spot", "flex-start", "queued")
+    ),
+    Edit(
+        {"dynamic_slicing": True},
+        {
+            POOL: Recorded("policy"),
+            "ResourcePolicy workload-policies-tpu-4x4x4": DELETE,
+            "ResourcePolicy workload-policies-tpu-4x4x4-provision-only": CREATE,
+            CLUSTER: UPDATE,
+        },
+        slice_=CUBE,
+        platform=at("tpu7x"),
+    ),
+    Edit(
+        {"topology": "2x2x4"},
+        {
+            POOL: Recorded("policy"),
+            "ResourcePolicy workload-policies-tpu-2x2x2": DELETE,
+            "ResourcePolicy workload-policies-tpu-2x2x4": CREATE,
+        },
+        slice_={"machine_type": "tpu7x-standard-4t", "topology": "2x2x2"},
+        platform=at("tpu7x"),
+    ),
+    # What hosts are like
+    Edit({"devices": "dra"}, only(Recorded("labels"))),
+    Edit({"boot_disk.type": "pd-ssd"}, only(UPDATE), slice_={"machine_type": "ct5p-hightpu-4t", "topology": "2x2x2"}),
+    Edit({"boot_disk.size_gb": 200}, only(UPDATE)),
+    Edit({"secondary_boot_disks": [{"image": "projects/p/global/images/i"}]}, only(Recorded("sbd"))),
+    Edit(
+        {"secondary_boot_disks": [{"image": "global/images/j"}]},
+        only(DELETE_FIRST),
+        before={"secondary_boot_disks": [{"image": "global/images/i"}]},
+    ),
+    Edit({"image_streaming": True}, only(Recorded("gcfs")), before={"image_streaming": False}),
+    Edit({"dranet": True}, only(Recorded("network_config", "accelerator_network_profile=auto"))),
+    Edit(
+        {"additional_networks": [{"network": "second", "subnetwork": "second"}]},
+        {POOL: DELETE_FIRST, CLUSTER: UPDATE},
+    ),
+    Edit({"max_pods_per_node": 64}, only(Recorded("max_pods"))),
+    Edit({"host_maintenance": "AS_NEEDED"}, only(DELETE_FIRST)),
+    *(
+        Edit({f"node_drain.{key}": value}, only(UPDATE), before={"node_drain": {}})
+        for key, value in {"respect_pdb": False, "grace": "10m", "pdb_timeout": "1h"}.items()
+    ),
+    Edit({"node_drain": {"grace": "10m"}}, only(UPDATE)),
+    Edit({"labels": {"a": "b"}}, only(Recorded("labels"))),
+    Edit({"labels": {"a": "c"}}, only(Recorded("labels")), before={"labels": {"a": "b"}}),
+    Edit({"taints": [{"key": "k", "value": "v"}]}, only(Recorded("taints"))),
+    Edit({"taints": [{"key": "k", "effect": "NoExecute"}]}, only(UPDATE), before={"taints": [{"key": "k"}]}),
+    Edit({"tags": ["x"]}, only(Recorded("tags"))),
+    Edit({"resource_labels": {"team": "a"}}, only(Recorded("rlabels"))),
+    Edit({"service_account": f"b@{PROJECT}.iam.gserviceaccount.com"}, only(Recorded("sa"))),
+    Edit(
+        {"kms_key": f"projects/{PROJECT}/locations/us-east5/keyRings/r/cryptoKeys/k"},
+        {POOL: Recorded("kms"), "Service services-cloudkms": CREATE},
+    ),
+    Edit({"protect": True}, {}),
+)
+
+KEY = f"projects/{PROJECT}/locations/us-east5/keyRings/r/cryptoKeys/k"
+GROUP = "gke-security-groups@example.com"
+HEAD = {"machine_type": "n2-standard-8"}
+EXISTING = {"kind": "existing", "network": "n", "subnetwork": "s", "pods_range": "p", "services_range": "q"}
+NETWORK = (VPC, SUBNET, ROUTER, NAT, FIREWALL)
+WINDOW = "cluster.maintenance"
+
+
+def each(resources: tuple[str, ...], expected: Expected) -> dict[str, Expected]:
+    return dict.fromkeys(resources, expected)
+
+
+def cluster(key: str) -> Recorded:
+    return Recorded(key, resource="cluster")
+
+
+def all_replaced(key: str) -> dict[str, Expected]:
+    """A cluster that is replaced takes its pools with it."""
+    return {CLUSTER: cluster(key), **each(POOLS, Recorded(key))}
+
+
+PLATFORM_EDITS = (
+    Edit({"protect": True}, {CLUSTER: UPDATE}),
+    Edit({"labels": {"env": "prod"}}, {CLUSTER: cluster("cl.label"), **each(POOLS, Recorded("rlabels"))}),
+    Edit({"allow_unlisted_zone": False}, {}),
+    # The provider would move the hosts of a slice in place; for a slice that is another one.
+    Edit({"zone": "us-east5-a"}, {CLUSTER: UPDATE, SYSTEM: Recorded("zone"), **each((POOL, OTHER), DELETE_FIRST)}),
+    Edit({"cluster.release_channel": "REGULAR"}, {CLUSTER: cluster("cl.channel")}),
+    # The channel owns the control plane's version; pools of generations with a floor follow the configuration.
+    Edit({"cluster.version": "1.36"}, {}),
+    Edit(
+        {"cluster.version": "1.36.2-gke.1000000"},
+        each((POOL, OTHER), Recorded("np.version")),
+        before={"cluster.version": "1.36.1-gke.1500000"},
+    ),
+    Edit({"cluster.regional": False}, all_replaced("cl.location")),
+    Edit(
+        {"cluster.authorized_networks": [{"cidr": "192.0.2.0/24", "name": "office"}]},
+        {CLUSTER: UPDATE},
+    ),
+    Edit({f"{WINDOW}.start": "2026-01-03T02:00:00Z"}, {CLUSTER: UPDATE}),
+    Edit({f"{WINDOW}.end": "2026-01-03T06:00:00Z"}, {CLUSTER: UPDATE}),
+    Edit({f"{WINDOW}.recurrence": "FREQ=DAILY"}, {CLUSTER: UPDATE}),
+    Edit({f"{WINDOW}.exclusions": []}, {CLUSTER: UPDATE}),
+    *(
+        Edit(
+            {f"{WINDOW}.exclusions": [{"name": "a", "start": "2026-02-01T00:00:00Z", **changed}]},
+            {CLUSTER: UPDATE},
+            before={f"{WINDOW}.exclusions": [{"name": "a", "start": "2026-01-01T00:00:00Z"}]},
+        )
+        for changed in ({}, {"name": "b"}, {"end": "2026-03-01T00:00:00Z"}, {"scope": "NO_MINOR_UPGRADES"})
+    ),
+    Edit({"cluster.system_pool.machine_type": "n2-standard-4"}, {SYSTEM: UPDATE}),
+    Edit({"cluster.system_pool.min": 3}, {SYSTEM: UPDATE}),
+    Edit({"cluster.system_pool.max": 12}, {SYSTEM: UPDATE}),
+    Edit({"cluster.system_pool.disk_type": "pd-ssd"}, {SYSTEM: UPDATE}),
+    Edit({"cluster.system_pool.disk_size_gb": 200}, {SYSTEM: UPDATE}),
+    Edit({"cluster.system_pool.labels": {"a": "b"}}, {SYSTEM: Recorded("labels")}),
+    Edit({"cluster.system_pool.taints": [{"key": "k", "value": "v", "effect": "NoExecute"}]}, {SYSTEM: UPDATE}),
+    Edit({"cluster.cpu_pools": {"head": HEAD}}, {CPU: CREATE}),
+    Edit({"cluster.cpu_pools": {}}, {CPU: DELETE}, before={"cluster.cpu_pools": {"head": HEAD}}),
+    *(
+        Edit({f"cluster.cpu_pools.head.{key}": value}, {CPU: expected}, before={"cluster.cpu_pools": {"head": HEAD}})
+        for key, value, expected in (
+            ("machine_type", "n2-standard-16", UPDATE),
+            ("min", 1, UPDATE),
+            ("max", 12, UPDATE),
+            ("disk_type", "pd-ssd", UPDATE),
+            ("disk_size_gb", 200, UPDATE),
+            ("labels", {"a": "b"}, Recorded("labels")),
+            ("taints", [{"key": "k", "value": "v", "effect": "NoExecute"}], Recorded("taints")),
+        )
+    ),
+    Edit({"cluster.kms_key": KEY}, {CLUSTER: UPDATE, "Service services-cloudkms": CREATE}),
+    Edit({"cluster.security_group": GROUP}, {CLUSTER: UPDATE}),
+    Edit({"cluster.binary_authorization": True}, {CLUSTER: UPDATE}),
+    Edit({"cluster.gcs_fuse": False}, {CLUSTER: cluster("cl.gcsfuse")}),
+    Edit({"cluster.image_streaming": False}, {CLUSTER: UPDATE, SYSTEM: UPDATE}),
+    Edit({"network.mtu": 1500}, {VPC: UPDATE}),
+    Edit({"network.nodes_cidr": "10.0.0.0/19"}, {SUBNET: UPDATE, FIREWALL: UPDATE}),
+    Edit(
+        {"network.nodes_cidr": "10.1.0.0/20"},
+        {SUBNET: DELETE_FIRST, FIREWALL: UPDATE, **each((CLUSTER, *POOLS), DELETE_FIRST)},
+    ),
+    Edit({"network.pods_cidr": "10.8.0.0/14"}, {SUBNET: UPDATE, FIREWALL: UPDATE}),
+    Edit({"network.services_cidr": "10.0.48.0/20"}, {SUBNET: UPDATE}),
+    Edit({"network": EXISTING}, {**each(NETWORK, DELETE), **each((CLUSTER, *POOLS), DELETE_FIRST)}),
+    Edit({"network.pods_range": "r"}, all_replaced("cl.pods"), before={"network": EXISTING}),
+    *(
+        Edit({f"network.{key}": value}, each((CLUSTER, *POOLS), DELETE_FIRST), before={"network": EXISTING})
+        for key, value in {
+            "network": "m",
+            "subnetwork": "t",
+            "services_range": "r",
+            "project": "host-project",
+        }.items()
+    ),
+    # Names are identity: another name is another platform.
+    Edit(
+        {"name": "other"},
+        {
+            ACCOUNT: CREATE_FIRST,
+            **each((ROLE, *NETWORK, CLUSTER, *POOLS), DELETE_FIRST),
+        },
+    ),
+)
+
+
+REGION = ZONES["v6e"].rpartition("-")[0]
+
+
+def put(content: Json, changes: Json) -> Json:
+    """A copy of `content` with dotted keys set; ABSENT takes one away."""
+    result: Json = json.loads(json.dumps(content))
+    for path, value in changes.items():
+        *parents, last = path.split(".")
+        target = result
+        for step in parents:
+            target = target.setdefault(step, {})
+        if value is ABSENT:
+            target.pop(last)
+        else:
+            target[last] = value
+    return result
+
+
+def of_slice(edit: Edit) -> tuple[Json, Json]:
+    """The platforms before and after an edit of a slice."""
+    before = put(edit.slice_ or TRAIN, edit.before)
+    around = {**BASE, **edit.platform}
+    train, edited = ({**around, "slices": {**BASE["slices"], "train": t}} for t in (before, put(before, edit.after)))
+    return train, edited
+
+
+def of_platform(edit: Edit) -> tuple[Json, Json]:
+    """The platforms before and after an edit of the platform."""
+    before = put(BASE, edit.before)
+    return before, put(before, edit.after)
+
+
+def lay_network(cloud: EmulatedCloud) -> None:
+    """Network and subnet that `EXISTING` names, laid by somebody else."""
+    compute = f"/compute/v1/projects/{PROJECT}"
+    cloud.call("POST", f"{compute}/global/networks", {"name": "n", "autoCreateSubnetworks": False})
+    ranges = {"p": "10.16.0.0/14", "q": "10.20.0.0/20"}
+    subnet = {
+        "name": "s",
+        "network": f"projects/{PROJECT}/global/networks/n",
+        "ipCidrRange": "10.0.0.0/20",
+        "secondaryIpRanges": [{"rangeName": name, "ipCidrRange": cidr} for name, cidr in ranges.items()],
+    }
+    cloud.call("POST", f"{compute}/regions/{REGION}/subnetworks", subnet)
+
+
+Clouds = Callable[[Json], EmulatedCloud]
+
+
+@pytest.fixture(scope="module")
+def clouds() -> Iterator[Clouds]:
+    """Clouds in which a platform stands, one for each platform that edits begin with.
+
+    They share an emulator: a plan compares with the state that creating left behind, and asks the cloud nothing.
+    """
+    standing: dict[str, EmulatedCloud] = {}
+    with ExitStack() as running:
+        emulator = running.enter_context(google.serving())
+
+        def cloud_of(platform: Json) -> EmulatedCloud:
+            key = json.dumps(platform, sort_keys=True)
+            if key not in standing:
+                cloud = running.enter_context(closing(EmulatedCloud(emulator.url)))
+                cloud.control("reset")
+                cloud.control("zones", zone=platform["zone"], generations=["v5e", "v5p", "v6e", "tpu7x"])
+                lay_network(cloud)
+                cloud.make(recorded(platform))
+                standing[key] = cloud
+            return standing[key]
+
+        yield cloud_of
+
+
+def check(cloud: EmulatedCloud, edited: Json, expected: Mapping[str, Expected]) -> None:
+    planned = cloud.plan(recorded(edited))
+    outcomes = {name: plan.outcome for name, plan in planned.items() if plan.outcome != SAME}
+    wanted = {name: row.outcome if isinstance(row, Recorded) else row for name, row in expected.items()}
+    assert outcomes == wanted, {name: [c.path for c in planned[name].changes] for name in outcomes}
+    for name, row in expected.items():
+        assert not isinstance(row, Recorded) or row.concerns(planned[name]), f"{name}: {row.key} is another edit"
+
+
+@pytest.mark.parametrize("edit", SLICE_EDITS, ids=lambda edit: edit.id)
+def test_an_edit_of_a_slice(clouds: Clouds, edit: Edit) -> None:
+    before, after = of_slice(edit)
+    check(clouds(before), after, edit.expected)
+
+
+@pytest.mark.parametrize("edit", PLATFORM_EDITS, ids=lambda edit: edit.id)
+def test_an_edit_of_the_platform(clouds: Clouds, edit: Edit) -> None:
+    before, after = of_platform(edit)
+    check(clouds(before), after, edit.expected)
+
+
+def test_no_edit_is_no_change(clouds: Clouds) -> None:
+    check(clouds(BASE), BASE, {})
+
+
+def test_a_protected_slice_is_not_replaced(clouds: Clouds) -> None:
+    """The edit that would replace it is refused; another slice may be edited all the same."""
+    protected = put(BASE, {"slices.train.protect": True})
+    check(clouds(protected), put(protected, {"slices.train.topology": "4x8"}), {POOL: REFUSED})
+    check(clouds(protected), put(protected, {"slices.serve.capacity": "spot"}), {OTHER: DELETE_FIRST})
+
+
+def test_a_protected_slice_is_not_deleted(clouds: Clouds) -> None:
+    protected = put(BASE, {"slices.train.protect": True})
+    check(clouds(protected), put(protected, {"slices.train": ABSENT}), {POOL: REFUSED})
+
+
+# --- no argument is left out ------------------------------------------------------------------------------------------
+
+# The parts of a platform that Google's resources follow from, besides slices; the others live inside the cluster.
+GOOGLES = {"name", "zone", "allow_unlisted_zone", "protect", "labels", "cluster", "network"}
+# One value so far, so nothing to edit.
+SINGLE_VALUED = {"cluster.kind"}
+
+
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models in a field's type, alternatives and elements included."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in typing.get_args(annotation):
+        yield from models_in(argument)
+
+
+def arguments(model: type[BaseModel], prefix: str = "") -> set[str]:
+    """The dotted path of every argument that a model takes, without positions and names of one's own."""
+    found: set[str] = set()
+    for name, each_field in model.model_fields.items():
+        below = list(models_in(each_field.annotation))
+        found |= {path for other in below for path in arguments(other, f"{prefix}{name}.")} or {prefix + name}
+    return found
+
+
+def written(value: Any, known: set[str], path: str = "") -> dict[str, list[Any]]:
+    """What a configuration says by argument; a capacity model in shorthand is its `model`."""
+    if path in known:
+        return {path: [value]}
+    if isinstance(value, str):
+        return {f"{path}.model": [value]}
+    parts = value.items() if isinstance(value, dict) else [("", item) for item in value]
+    found: dict[str, list[Any]] = {}
+    for key, item in parts:
+        below = f"{path}.{key}".strip(".")
+        is_argument = any(f"{argument}.".startswith(f"{below}.") for argument in known)
+        for where, values in written(item, known, below if is_argument else path).items():
+            found.setdefault(where, []).extend(values)
+    return found
+
+
+def edited(pairs: Iterator[tuple[Json, Json]], known: set[str]) -> set[str]:
+    """The arguments that differ in some pair of configurations."""
+    found: set[str] = set()
+    for before, after in pairs:
+        left, right = written(before, known), written(after, known)
+        found |= {path for path in left.keys() | right.keys() if left.get(path) != right.get(path)}
+    return found
+
+
+def test_every_argument_of_a_slice_is_edited() -> None:
+    pairs = (of_slice(edit) for edit in SLICE_EDITS)
+    trains = ((before["slices"]["train"], after["slices"]["train"]) for before, after in pairs)
+    assert arguments(Slice) - edited(trains, arguments(Slice)) == set()
+
+
+def test_every_argument_of_cluster_and_network_is_edited() -> None:
+    known = arguments(Platform)
+    googles = {path for path in known if path.split(".")[0] in GOOGLES} - SINGLE_VALUED
+    assert googles - edited((of_platform(edit) for edit in PLATFORM_EDITS), known) == set()
+
+
+# --- the options that make it so --------------------------------------------------------------------------------------
+
+
+def replacing(graph: GraphMonitor) -> dict[str, Any]:
+    """The resources for which the program itself asks for replacements."""
+    return {urn: request for urn, request in graph.requests.items() if request.replaceOnChanges}
+
+
+@pytest.mark.parametrize("platform", [BASE, {**BASE, **at("tpu7x"), "slices": {"train": CUBE}}], ids=["v6e", "tpu7x"])
+def test_replace_on_changes_always_comes_with_delete_before_replace(platform: Json) -> None:
+    """Alone it makes the engine create the second resource of a name before it deletes the first."""
+    found = replacing(recorded(platform))
+    assert found
+    assert all(request.deleteBeforeReplace for request in found.values())
+
+
+def test_replace_on_changes_comes_with_delete_before_replace_in_every_stack(update: GraphMonitor) -> None:
+    found = replacing(update)
+    assert found
+    assert all(request.deleteBeforeReplace for request in found.values())
+
+
+def test_another_shape_is_another_workload_policy(clouds: Clouds) -> None:
+    """The provider plans a rename in place, which the API cannot do: so names and shapes go together."""
+    assert Recorded("wp.name", resource="workload policy").outcome == UPDATE
+    shapes = ("2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8")
+    slices = {f"s{shape}": {"machine_type": "tpu7x-standard-4t", "topology": shape} for shape in shapes}
+    graph = recorded({**BASE, **at("tpu7x"), "slices": slices})
+    policies = graph.of_type("gcp:compute/resourcePolicy:ResourcePolicy").values()
+    for shape, request in zip(shapes, policies, strict=True):
+        assert request.object["workloadPolicy"]["acceleratorTopology"] == shape
+        assert request.object["name"] == f"tpu-{shape}"
+        assert request.name.endswith(f"tpu-{shape}"), "a policy of another name is another resource"
+        assert list(request.replaceOnChanges) == ["name"]

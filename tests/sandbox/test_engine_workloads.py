@@ -1,0 +1,48 @@
+"""The multi-host stacks as committed: up, a clean preview, jobs on the real scheduler, JobSet and Kueue, destroy."""
+
+from __future__ import annotations
+
+from sandbox import workload
+from tests.sandbox.conftest import Project
+from tests.sandbox.workloads import eventually, jobs_of
+
+# Long enough to look at a running job on a busy machine.
+FIRST_SECONDS, SECOND_SECONDS = 8, 1
+
+
+def test_the_blueprint_runs_multislice_jobs_on_slices_that_queued_provisioning_brings(project: Project) -> None:
+    """Three slices of two hosts, none there at first; two jobs of two slices each, so that the second has to wait."""
+    project.copy_stack("blueprint")
+    project.up("blueprint")
+    project.assert_clean("blueprint")
+    with jobs_of(project, "blueprint") as jobs:
+        first = jobs.submit("first", FIRST_SECONDS)
+        assert not jobs.nodes(first), "no slice before there is a job"
+        pods = jobs.running(first)
+        second = jobs.submit("second", SECOND_SECONDS)
+        jobs.assert_whole_slices(first, pods)
+        assert len(jobs.nodes(first)) == 2, "no more slices than are asked for"
+        eventually("the second job waits for quota", lambda: jobs.waits_for_quota(second))
+        jobs.finish_in_order(first, second)
+        eventually("all slices are given back", lambda: not jobs.nodes(first))
+    project.assert_clean("blueprint")
+    project.destroy("blueprint")
+
+
+def test_the_recipe_gives_a_job_every_chip_of_every_host_and_mixes_no_slices(project: Project) -> None:
+    """Two slices of two hosts with four chips each, which pods claim through DRA; both jobs want both slices."""
+    project.copy_stack("recipe")
+    project.up("recipe")
+    project.assert_clean("recipe")
+    with jobs_of(project, "recipe") as jobs:
+        first = jobs.submit("first", FIRST_SECONDS)
+        pods = jobs.running(first)
+        second = jobs.submit("second", SECOND_SECONDS)
+        jobs.assert_whole_slices(first, pods)
+        for pod in pods:
+            chips = workload.allocations(jobs.client, pod)
+            assert {chip["pool"] for chip in chips} == {pod["spec"]["nodeName"]}
+            assert len({chip["device"] for chip in chips}) == 4
+        eventually("the second job waits for quota", lambda: jobs.waits_for_quota(second))
+        jobs.finish_in_order(first, second)
+    project.destroy("recipe")

@@ -1,0 +1,100 @@
+"""Submitting the tools' sample jobs to a stack that is up, and asking its cluster where they run."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sandbox import workload
+from sandbox.kubernetes.api import ApiClient, Object, condition, is_true
+from sandbox.kubernetes.nodes import POOL_LABEL
+from tests.sandbox.conftest import Project
+
+T = TypeVar("T")
+PATIENCE_SECONDS = 180.0
+
+
+def eventually(what: str, look: Callable[[], T]) -> T:
+    """The first true answer of `look`."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"never seen: {what}"
+        time.sleep(0.2)
+    return found
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The jobs of one stack, in its cluster."""
+
+    client: ApiClient
+    stack_file: Path
+    choice: workload.Choice
+
+    def submit(self, name: str, seconds: float) -> Object:
+        """A job of the stack's widest slices, from the tool's manifest; its pods run for `seconds`."""
+        arguments = workload.arguments(self.choice, self.stack_file, "--name", name)
+        return self.client.apply(workload.manifest(arguments, seconds))
+
+    def pods(self, job: Object) -> list[Object]:
+        metadata = job["metadata"]
+        selector = f"jobset.sigs.k8s.io/jobset-name={metadata['name']}"
+        return self.client.list_all("v1", "Pod", metadata["namespace"], labelSelector=selector)
+
+    def running(self, job: Object) -> list[Object]:
+        """The job's pods once all of them run."""
+        wanted = sum(
+            each["replicas"] * each["template"]["spec"]["parallelism"] for each in job["spec"]["replicatedJobs"]
+        )
+
+        def all_run() -> list[Object]:
+            found = [each for each in self.pods(job) if each["status"].get("phase") == "Running"]
+            return found if len(found) == wanted else []
+
+        return eventually(f"{wanted} running pods of {job['metadata']['name']}", all_run)
+
+    def nodes(self, job: Object) -> dict[str, set[str]]:
+        """The nodes that are there for such a job, by node pool."""
+        selector = job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["nodeSelector"]
+        labels = ",".join(f"{key}={value}" for key, value in selector.items())
+        pools: dict[str, set[str]] = defaultdict(set)
+        for node in self.client.list_all("v1", "Node", labelSelector=labels):
+            pools[node["metadata"]["labels"][POOL_LABEL]].add(node["metadata"]["name"])
+        return dict(pools)
+
+    def assert_whole_slices(self, job: Object, pods: list[Object]) -> None:
+        """Each slice of the job has a node pool of its own, and a pod on every host of it."""
+        slices: dict[str, set[str]] = defaultdict(set)
+        for pod in pods:
+            slices[pod["metadata"]["labels"]["jobset.sigs.k8s.io/job-index"]].add(pod["spec"]["nodeName"])
+        pools = list(self.nodes(job).values())
+        assert len(slices) == self.choice.count
+        assert all(hosts in pools for hosts in slices.values())
+        assert sum(map(len, slices.values())) == len(pods), "no two pods share a host"
+
+    def waits_for_quota(self, job: Object) -> bool:
+        reserved = condition(workload.workload_of(self.client, job), "QuotaReserved")
+        return reserved.get("status") == "False" and "insufficient" in reserved.get("message", "")
+
+    def finish_in_order(self, first: Object, second: Object) -> None:
+        """Watch both to their end: the second is admitted after the first has given its slices back."""
+        for _ in workload.watch(self.client, second, PATIENCE_SECONDS):
+            pass
+        done, later = (workload.workload_of(self.client, job) for job in (first, second))
+        assert is_true(done, "Finished")
+        assert condition(later, "Admitted")["lastTransitionTime"] >= condition(done, "Finished")["lastTransitionTime"]
+
+
+@contextmanager
+def jobs_of(project: Project, stack: str) -> Iterator[Jobs]:
+    """The jobs of a stack that is up and has a queue."""
+    outputs: dict[str, Any] = project.outputs(stack)
+    choice = workload.choose(outputs)
+    assert choice
+    with project.session.cluster_client(outputs["cluster"]["endpoint"]) as client:
+        yield Jobs(client, project.folder / f"Pulumi.{stack}.yaml", choice)
