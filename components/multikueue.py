@@ -63,13 +63,14 @@ class MultiKueueManager(pulumi.ComponentResource):
         reference = pulumi.StackReference(
             f"{self._name}-{worker}", stack_name=stack, opts=pulumi.ResourceOptions(parent=self)
         )
-        kubeconfig = pulumi.Output.all(
+        checked: pulumi.Output[str] = pulumi.Output.all(
             reference.get_output(multikueue.STACK_OUTPUT), reference.get_output(multikueue.QUEUES_OUTPUT)
         ).apply(lambda outputs: self._checked(worker, stack, *outputs))
+        kubeconfig: pulumi.Output[str] = pulumi.Output.secret(checked)
         return k8s.core.v1.Secret(
             f"{self._name}-secret-{worker}",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=secret_name(worker), namespace=NAMESPACE),
-            string_data={KUBECONFIG_KEY: pulumi.Output.secret(kubeconfig)},
+            string_data={KUBECONFIG_KEY: kubeconfig},
             opts=self._access.options(self, depends_on=self._after),
         )
 
