@@ -80,7 +80,7 @@ class RunDirectory:
 
     @property
     def kubeconfig(self) -> Path:
-        """For kubectl: every running cluster, as administrator."""
+        """For kubectl: every running cluster, as administrator. No file while there is no cluster."""
         return self.kubernetes / "kubeconfig"
 
     @property

@@ -20,7 +20,7 @@ AUTHORITY = "authority"
 """Folder below `run_dir` with the CA of all clusters: whoever trusts it trusts every cluster, as with Google's own."""
 
 KUBECONFIG = "kubeconfig"
-"""File below `run_dir` for kubectl: a context for every running cluster, named as gcloud names them."""
+"""File below `run_dir` for kubectl: a context for every running cluster, named as gcloud names them; none, no file."""
 
 # How the simulated autoscaler changes a pool of the emulator: cluster, pool, nodes per zone.
 ResizePool = Callable[[ClusterRef, str, int], None]
@@ -52,7 +52,6 @@ class KubernetesBackend:
         if not self._token_file.exists():
             self._token_file.touch(mode=0o600)
             self._token_file.write_text(secrets.token_urlsafe(24))
-        self._write_kubeconfig()
 
     @property
     def admin_token(self) -> str:
@@ -106,7 +105,11 @@ class KubernetesBackend:
 
     def _write_kubeconfig(self) -> None:
         planes = {f"gke_{r.project}_{r.location}_{r.name}": cluster.plane for r, cluster in self._clusters.items()}
-        write_kubeconfig(self._run_dir / KUBECONFIG, planes, self.admin_token)
+        path = self._run_dir / KUBECONFIG
+        if planes:
+            write_kubeconfig(path, planes, self.admin_token)
+        else:
+            path.unlink(missing_ok=True)
 
     def _folder(self, ref: ClusterRef) -> Path:
         return self._run_dir / f"{ref.name}-{hashlib.sha256(ref.path.encode()).hexdigest()[:8]}"

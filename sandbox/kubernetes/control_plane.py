@@ -284,18 +284,22 @@ class ControlPlane:
 
 
 def write_kubeconfig(path: Path, planes: Mapping[str, ControlPlane], token: str) -> Path:
-    """A self-contained kubeconfig for one bearer token: a context a control plane, the last one current."""
+    """A self-contained kubeconfig for one bearer token: a context for each control plane, the last one current.
+
+    `planes` is not empty. A reader sees the old file or the new one, never half of one.
+    """
     document = {
         "apiVersion": "v1",
         "kind": "Config",
-        "current-context": next(reversed(planes), ""),
+        "current-context": list(planes)[-1],
         "contexts": [{"name": name, "context": {"cluster": name, "user": "sandbox"}} for name in planes],
         "clusters": [{"name": name, "cluster": _address(plane)} for name, plane in planes.items()],
         "users": [{"name": "sandbox", "user": {"token": token}}],
     }
-    path.touch(mode=0o600)
-    path.write_text(json.dumps(document))
-    return path
+    draft = path.with_name(f".{path.name}")
+    draft.touch(mode=0o600)
+    draft.write_text(json.dumps(document))
+    return draft.replace(path)
 
 
 def _address(plane: ControlPlane) -> Object:

@@ -31,6 +31,8 @@ CHARTS: Mapping[str, Mapping[str, Callable[[], Path]]] = {
     },
 }
 DEFAULT_TIMEOUT = 300  # seconds, helm's and the real provider's
+# Ends of an install or upgrade that leave a failed release: not ready in time, or helm was told to stop.
+LEFT_BEHIND = ("context deadline exceeded", "context canceled")
 
 
 class ReleaseError(Exception):
@@ -38,7 +40,7 @@ class ReleaseError(Exception):
 
 
 class ReleaseFailedError(ReleaseError):
-    """The release exists but did not become ready in time; `release` is what there is."""
+    """The release exists but did not become ready, or helm was stopped meanwhile; `release` is what there is."""
 
     def __init__(self, message: str, release: Release) -> None:
         super().__init__(message)
@@ -142,7 +144,8 @@ class Helm:
             try:
                 info = json.loads(self._run([action, *where, *options, "-o", "json"]))
             except ReleaseError as error:
-                existing = self.get(spec.name, spec.namespace) if "context deadline exceeded" in str(error) else None
+                is_there = any(reason in str(error) for reason in LEFT_BEHIND)
+                existing = self.get(spec.name, spec.namespace) if is_there else None
                 if existing:
                     raise ReleaseFailedError(str(error), existing) from error
                 raise

@@ -16,6 +16,7 @@ import httpx
 import pytest
 import yaml
 
+from sandbox.kubernetes.api import ApiClient
 from sandbox.run_directory import CHECKOUT, RunDirectory
 from sandbox.session import Plan, Session, running
 
@@ -82,6 +83,15 @@ class Project:
         """The stack's deployment as the engine keeps it: `resources`, `pending_operations`."""
         found: dict[str, Any] = json.loads(self.succeed("stack", "export", "-s", stack))["deployment"]
         return found
+
+    def cluster_client(self) -> ApiClient | None:
+        """An administrator's client for the cluster that kubectl would talk to; None while there is no cluster."""
+        file = self.session.run.kubeconfig
+        if not file.exists():
+            return None
+        content = json.loads(file.read_text())
+        servers = {each["name"]: each["cluster"]["server"] for each in content["clusters"]}
+        return self.session.cluster_client(servers[content["current-context"]].removeprefix("https://"))
 
     def up(self, stack: str, *flags: str) -> dict[str, int]:
         """Bring the stack up; returns how many resources each operation touched."""

@@ -1,38 +1,55 @@
-"""The whole life of the dev stack through the real engine: up, clean previews, another cluster, jobs, destroy."""
+"""Stacks from their files to their end through the real engine: mistakes, up, clean previews, another cluster, jobs."""
 
 from __future__ import annotations
 
-import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from sandbox.kubernetes.api import ApiClient, Object, UnknownKindError
 from sandbox.workload import QUEUE_API
 from tests.sandbox.conftest import Project
-from tests.sandbox.workloads import eventually, jobs_of
+from tests.sandbox.workloads import eventually, has_release, jobs_of
 
 CLUSTER = "gcp:container/cluster:Cluster"
 OUTAGE_SECONDS = 30
 NOBODY = "nobody"
 
 
+def test_a_bad_stack_file_ends_in_one_list_of_errors(project: Project) -> None:
+    """All mistakes at once, each with its place, and what to write instead."""
+    slices = {
+        "train": {"machine_type": "ct6e-standard-4t", "topology": "2*4", "count": 0},
+        "odd": {"machine_type": "ct6e-standard-4t", "topology": "3x3"},
+    }
+    project.write_stack("mistakes", slices=slices, zon="us-east5-b")
+    output = project.fail("preview", "-s", "mistakes")
+    places = ("slices.train.topology", "slices.train.count", "slices.odd.topology", "zon")
+    instead = ("2x4", "zone")
+    for word in (*places, *instead):
+        assert word in output
+    assert "Traceback" not in output
+    assert "gcp:" not in output.replace("gcp:project", ""), "nothing registers"
+    assert project.requests() == []
+
+
+def test_a_missing_project_is_named(project: Project) -> None:
+    project.write_stack("homeless")
+    path = project.folder / "Pulumi.homeless.yaml"
+    content = yaml.safe_load(path.read_text())
+    del content["config"]["gcp:project"]
+    path.write_text(yaml.safe_dump(content))
+    output = project.fail("up", "-s", "homeless", "--yes", "--skip-preview")
+    assert "gcp:project" in output
+    assert "Traceback" not in output
+    assert project.session.inventory() == {}
+
+
 def files(folder: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
-
-
-def current_client(project: Project) -> ApiClient | None:
-    """A client for the cluster that kubectl would talk to; None while there is no cluster."""
-    content = json.loads(project.session.run.kubeconfig.read_text())
-    servers = {each["name"]: each["cluster"]["server"] for each in content["clusters"]}
-    server = servers.get(content["current-context"], "")
-    return project.session.cluster_client(server.removeprefix("https://")) if server else None
-
-
-def is_installed(client: ApiClient, release: str, namespace: str) -> bool:
-    label = f"owner=helm,name={release},status=deployed"
-    return bool(client.list_all("v1", "Secret", namespace, labelSelector=label))
 
 
 def take_kueue_away(client: ApiClient) -> Object:
@@ -55,11 +72,11 @@ def up_while_webhooks_fail(project: Project, stack: str) -> dict[str, int]:
     """Bring the stack up; its webhooks cannot be reached until 30 s after Kueue is installed."""
     with ThreadPoolExecutor() as pool:
         update = pool.submit(project.up, stack)
-        client = eventually("a cluster", lambda: current_client(project))
+        client = eventually("a cluster", project.cluster_client)
         assert client
         with client:
             service = take_kueue_away(client)
-            eventually("Kueue installed", lambda: is_installed(client, "kueue", "kueue-system") or update.done())
+            eventually("Kueue installed", lambda: has_release(client, "kueue", "deployed") or update.done())
             time.sleep(OUTAGE_SECONDS)
             assert not update.done()
             assert not flavors(client), "nothing that Kueue admits gets past its webhooks"

@@ -28,6 +28,12 @@ def eventually(what: str, look: Callable[[], T]) -> T:
     return found
 
 
+def has_release(client: ApiClient, release: str, status: str) -> bool:
+    """Whether the cluster has a Helm release in that status, in the namespace of its controller."""
+    label = f"owner=helm,name={release},status={status}"
+    return bool(client.list_all("v1", "Secret", f"{release}-system", labelSelector=label))
+
+
 @dataclass(frozen=True)
 class Jobs:
     """The jobs of one stack, in its cluster."""
