@@ -14,7 +14,7 @@ COMPILE := $(UV) pip compile --quiet --python-version 3.11 --universal --generat
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV) ## preview, up, clean second preview, destroy of STACK=dev in the sandbox; KEEP=1 leaves it running
+demo: $(VENV) ## preview, up, clean second preview, a job, destroy of STACK=dev in the sandbox; KEEP=1 leaves it running
 	@$(PY) -m sandbox demo --stack $(STACK) $(if $(KEEP),--keep)
 
 shell: $(VENV) ## a shell in which `pulumi preview|up|destroy -s dev` work against the sandbox

@@ -34,9 +34,9 @@ class ClusterAccess(pulumi.ComponentResource):
         self.provider = k8s.Provider(
             f"{name}-provider",
             kubeconfig=self.kubeconfig,
-            # A literal: an Output such as cluster.id is unknown while the cluster is being replaced, and the
-            # Provider must never be replaced (its objects would refer to a provider that is gone).
-            cluster_identifier=platform.cluster_id,
+            # The stack's one cluster, whatever it is called and wherever it lies: another identifier would replace the
+            # Provider, and with it delete the old cluster's objects through a connection that is gone.
+            cluster_identifier=f"{pulumi.get_project()}/{pulumi.get_stack()}",
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.register_outputs({"kubeconfig": self.kubeconfig})

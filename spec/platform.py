@@ -117,11 +117,6 @@ class Platform(Model):
         return self.name
 
     @property
-    def cluster_id(self) -> str:
-        """Full resource name of the cluster, known before it exists."""
-        return f"projects/{self.project}/locations/{self.location}/clusters/{self.cluster_name}"
-
-    @property
     def services(self) -> tuple[str, ...]:
         """Google APIs that the platform calls."""
         keys = [self.cluster.kms_key, *(spec.kms_key for spec in self.slices.values())]

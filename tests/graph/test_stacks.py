@@ -154,13 +154,17 @@ def test_platforms_are_protected_unless_they_say_otherwise() -> None:
     assert monitor.one(CLUSTER)[1].protect
 
 
-def test_the_provider_is_identified_by_a_literal(preview: GraphMonitor) -> None:
-    """In a first preview everything computed is unknown; the identifier must not be."""
+def test_the_provider_outlives_its_cluster(preview: GraphMonitor, stack_file: Path) -> None:
+    """Its identity is known in a first preview, and does not follow the cluster's name or place: a new identity would
+    replace the Provider."""
     _, provider = preview.one(KUBERNETES_PROVIDER)
-    _, cluster = preview.one(CLUSTER)
-    identifier = provider.object["clusterIdentifier"]
-    assert identifier.startswith("projects/")
-    assert identifier.endswith(f"/clusters/{cluster.object['name']}")
+    config = stack_config(stack_file)
+    platform = json.loads(config["tpu-platform:platform"])
+    platform |= {"name": "other", "cluster": {**platform["cluster"], "regional": False}}
+    moved = record_main({**config, "tpu-platform:platform": json.dumps(platform)}, stack=stack_file.name.split(".")[1])
+    _, moved_provider = moved.one(KUBERNETES_PROVIDER)
+    assert provider.object["clusterIdentifier"] == moved_provider.object["clusterIdentifier"]
+    assert moved.one(CLUSTER)[1].object["location"] != preview.one(CLUSTER)[1].object["location"]
 
 
 def test_nothing_is_open_to_the_world(update: GraphMonitor) -> None:

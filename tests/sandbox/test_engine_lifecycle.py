@@ -14,7 +14,6 @@ from sandbox.workload import QUEUE_API
 from tests.sandbox.conftest import Project
 from tests.sandbox.workloads import eventually, has_release, jobs_of
 
-CLUSTER = "gcp:container/cluster:Cluster"
 OUTAGE_SECONDS = 30
 NOBODY = "nobody"
 
@@ -102,9 +101,9 @@ def test_the_dev_stack_comes_up_moves_to_another_cluster_runs_jobs_and_goes_away
     assert files(project.folder) == before, "running a stack writes nothing beside the program"
 
     old = uids(project, "dev")
-    [cluster] = [each["urn"] for each in project.state("dev")["resources"] if each["type"] == CLUSTER]
-    changes = project.up("dev", "--replace", cluster)
-    assert changes["replace"] > len(old), "the cluster, and everything inside it"
+    project.write_stack("dev", cluster={"release_channel": "RAPID", "regional": False})
+    changes = project.up("dev")
+    assert changes["replace"] > len(old), "the cluster in its new place, and everything inside it"
     new = uids(project, "dev")
     assert new.keys() == old.keys()
     assert not new.items() & old.items(), "no object of the old cluster is taken for one of the new"

@@ -259,9 +259,9 @@ def test_plans_come_in_the_order_of_their_names() -> None:
     assert [plan.name for plan in load({"b": spec, "a": spec, "c": spec}).slice_plans] == ["a", "b", "c"]
 
 
-def test_the_cluster_is_known_before_it_exists() -> None:
-    assert load().cluster_id == "projects/my-project/locations/us-east5/clusters/tpu"
-    assert load(cluster={"regional": False}).cluster_id == "projects/my-project/locations/us-east5-b/clusters/tpu"
+def test_the_control_plane_is_in_the_region_or_in_the_zone() -> None:
+    assert load().location == "us-east5"
+    assert load(cluster={"regional": False}).location == "us-east5-b"
 
 
 def test_an_existing_network_is_named_in_full() -> None:
