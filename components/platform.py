@@ -44,8 +44,8 @@ def build(platform: Platform) -> dict[str, Any]:
     policy_names = {}
     if platform.workload_policies:
         policy_names = WorkloadPolicies("workload-policies", platform=platform, after=services.enabled).names
-    slices = {
-        plan.name: Slices(
+    for plan in platform.slice_plans:
+        Slices(
             f"slices-{plan.name}",
             platform=platform,
             plan=plan,
@@ -54,15 +54,13 @@ def build(platform: Platform) -> dict[str, Any]:
             policy_names=policy_names,
             opts=pulumi.ResourceOptions(protect=plan.protect),
         )
-        for plan in platform.slice_plans
-    }
     # Controllers need somewhere to run, and they run on the system pool: slices and controllers start side by side.
     access = ClusterAccess("access", platform=platform, cluster=cluster.cluster, after=[cpu_pools.system])
     namespaces = Namespaces("namespaces", platform=platform, access=access)
     if platform.compute_classes:
         ComputeClasses("compute-classes", platform=platform, access=access)
     kueue = install_controllers(platform, access, namespaces)
-    exported = exports(platform, cluster, slices, access)
+    exported = exports(platform, cluster, access)
     if platform.is_worker:
         worker = MultiKueueWorker("multikueue", platform=platform, access=access, after=kueue)
         exported[multikueue.STACK_OUTPUT] = worker.kubeconfig
@@ -101,7 +99,7 @@ def install_controllers(platform: Platform, access: ClusterAccess, namespaces: N
     return after
 
 
-def exports(platform: Platform, cluster: Cluster, slices: dict[str, Slices], access: ClusterAccess) -> dict[str, Any]:
+def exports(platform: Platform, cluster: Cluster, access: ClusterAccess) -> dict[str, Any]:
     """What a person or a script needs next: how to reach the cluster, what stands where, what it costs."""
     return {
         "cluster": {
