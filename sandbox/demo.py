@@ -1,4 +1,4 @@
-"""The demonstration: one stack through preview, up, a second preview, a workload and destroy.
+"""The demonstration: one stack explained, then through preview, up, a second preview, a workload and destroy.
 
 Everything is done with the commands that a person would type: `pulumi`, and the project's own tools.
 """
@@ -6,12 +6,16 @@ Everything is done with the commands that a person would type: `pulumi`, and the
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from os.path import relpath
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +25,7 @@ from rich.table import Table
 
 from sandbox import events, workload
 from sandbox.kubernetes.api import ApiError, Object
+from sandbox.run_directory import CHECKOUT
 from sandbox.session import SandboxError, Session
 
 # Google's own durations divided by this: a cluster that takes minutes in the cloud is there in seconds, and the
@@ -68,7 +73,9 @@ class Demo:
 
     def run(self, *, keep: bool) -> Result:
         """All steps in order. A step that fails ends the demonstration; its reason is in the result's problems."""
-        steps = [self.preview, self.up, self.second_preview, self.workload, *([] if keep else [self.destroy])]
+        steps = [self.explain, self.preview, self.up, self.second_preview, self.workload]
+        if not keep:
+            steps.append(self.destroy)
         for number, step in enumerate(steps, 1):
             self.console.rule(f"[bold]{number}/{len(steps)}  {step.__doc__}", align="left")
             with self._timed():
@@ -76,6 +83,23 @@ class Demo:
             if self.result.problems:
                 break
         return self.result
+
+    def explain(self) -> None:
+        """Explain: what the stack file amounts to, before anything exists"""
+        stack_file = relpath(self.session.program_dir / f"Pulumi.{self.stack}.yaml", CHECKOUT)
+        arguments = ["-m", "tools", "explain", "-f", stack_file]
+        self.console.print(f"[bold cyan]$ {shlex.join(['python', *arguments])}", highlight=False)
+        printed = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=CHECKOUT,
+            env={**os.environ, "COLUMNS": str(self.console.width)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.console.print(printed.stdout, markup=False, highlight=False, soft_wrap=True, end="")
+        if printed.returncode:
+            self._problem(printed.stderr)
 
     def preview(self) -> None:
         """Preview: what would be created"""

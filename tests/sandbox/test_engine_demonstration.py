@@ -51,6 +51,8 @@ def test_a_kept_demonstration_has_run_a_workload_and_can_be_looked_at(project: P
     assert re.search(r"\d+ created, second preview 0 changes; kept", kept.stdout)
     table = ("ct6e-standard-1t", "hosts", "chips", "USD per hour", "endpoint")
     steps = (
+        "tools explain -f",
+        "PREEMPTIBLE-TPU-V6E-per-project-region in us-east5: 1 chip (serve)",
         "tools workload serve --queue team",
         "admitted, v6e-1x1",
         "1 Running",
