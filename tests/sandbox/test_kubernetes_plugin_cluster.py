@@ -358,11 +358,13 @@ def test_a_wait_ends_when_the_engine_cancels(program: Program) -> None:
 
 
 def test_a_service_account_token_is_waited_for_and_secret(program: Program) -> None:
+    # Not the namespace's own account: that one appears a little later, and a token without an account is deleted.
+    program.create("kubernetes:core/v1:ServiceAccount", "reader", metadata={"name": "reader"})
     token = program.create(
         "kubernetes:core/v1:Secret",
         "token",
         type="kubernetes.io/service-account-token",
-        metadata={"name": "token", "annotations": {"kubernetes.io/service-account.name": "default"}},
+        metadata={"name": "token", "annotations": {"kubernetes.io/service-account.name": "reader"}},
     )
     assert isinstance(token["data"], Secret)
     assert base64.b64decode(token["data"].value["token"]).count(b".") == 2
