@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -17,6 +18,8 @@ from pathlib import Path
 import httpx
 
 STOP_SECONDS = 12.0
+PORTS = range(10_000, 65_536)
+GIVEN_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")  # first and last port the kernel gives to connections
 
 # Run by a bare interpreter that then turns into the program. The kernel sends SIGKILL when the starting thread ends.
 # SIGTERM would not do: with all programs told at once etcd goes first and the API server then hangs for a minute.
@@ -35,12 +38,14 @@ class ProcessError(Exception):
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` distinct TCP ports that nobody on 127.0.0.1 uses at this moment."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+    """`count` distinct TCP ports that nobody on 127.0.0.1 uses at this moment, in random order.
+
+    None is one that the kernel gives to connections, where there are others: any client could take that between now
+    and the moment when the program that gets it listens.
+    """
+    first, last = map(int, GIVEN_PORTS.read_text().split())
+    candidates = [port for port in PORTS if not first <= port <= last] or list(PORTS)
+    return list(itertools.islice(filter(port_is_free, random.sample(candidates, len(candidates))), count))
 
 
 def port_is_free(port: int) -> bool:

@@ -19,7 +19,7 @@ from sandbox.kubernetes.api import ApiClient, ApiError, UnknownKindError
 from sandbox.kubernetes.backend import AUTHORITY, KubernetesBackend
 from sandbox.kubernetes.control_plane import PROGRAMS
 from sandbox.kubernetes.pki import CertificateAuthority
-from sandbox.kubernetes.supervisor import ProcessError, Supervisor, free_ports, port_is_free
+from sandbox.kubernetes.supervisor import GIVEN_PORTS, ProcessError, Supervisor, free_ports, port_is_free
 
 pytestmark = pytest.mark.sandbox
 
@@ -151,6 +151,12 @@ def test_ports_are_distinct_and_free() -> None:
     ports = free_ports(20)
     assert len(set(ports)) == 20
     assert all(port_is_free(each) for each in ports)
+
+
+def test_no_client_can_take_a_port_before_its_program_listens() -> None:
+    """The kernel gave a port of a starting control plane to another process's connection."""
+    first, last = map(int, GIVEN_PORTS.read_text().split())
+    assert not [port for port in free_ports(20) if first <= port <= last]
 
 
 def test_certificates_are_kept(run_dir: Path) -> None:
