@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spec import multikueue
+from spec.labels import COMPUTE_CLASS_LABEL, QUEUED_LABEL, TAINT_EFFECTS
 from spec.queues import Queue, SliceCounts
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ FLAVOR_LABEL = "tpu-platform/flavor"
 """Node label that names the flavor of a host; declared by the platform, so that a flavor selects exactly its pools."""
 
 TPU_TAINT = "google.com/tpu"
-QUEUED_TAINT = "cloud.google.com/gke-queued"
 TOPOLOGY_NAME = "gke-tpu"
 
 # The driver's name for a generation, where it is not ours.
@@ -173,18 +173,18 @@ def _node_labels(plan: "SlicePlan") -> dict[str, str]:
         FLAVOR_LABEL: flavor_of(plan),
     }
     if plan.queued:
-        labels[QUEUED_TAINT] = "true"
+        labels[QUEUED_LABEL] = "true"
     if plan.compute_class:
-        labels["cloud.google.com/compute-class"] = plan.compute_class
+        labels[COMPUTE_CLASS_LABEL] = plan.compute_class
     return labels
 
 
 def _tolerations(plan: "SlicePlan") -> Iterator[Toleration]:
     """The TPU taint is tolerated for every flavor: GKE adds that only to pods that ask the device plugin."""
-    effects = {"NO_SCHEDULE": "NoSchedule", "PREFER_NO_SCHEDULE": "PreferNoSchedule", "NO_EXECUTE": "NoExecute"}
+    effects = {api: effect for effect, api in TAINT_EFFECTS.items()}
     yield Toleration(TPU_TAINT)
     if plan.queued:
-        yield Toleration(QUEUED_TAINT, "true")
+        yield Toleration(QUEUED_LABEL, "true")
     for taint in plan.taints:
         yield Toleration(taint.key, taint.value, effects[taint.effect])
 

@@ -8,6 +8,7 @@ from spec import capacity as models
 from spec import versions
 from spec.capacity import BEHAVIOUR, AnyCapacity, Behaviour
 from spec.catalogue import Generation, Machine, Price
+from spec.labels import COMPUTE_CLASS_LABEL, QUEUED_LABEL, TAINT_EFFECTS
 from spec.queueing import FLAVOR_LABEL, flavor_of
 from spec.shape import Shape, resolve
 from spec.slice import AdditionalNetwork, NodeDrain, SecondaryBootDisk, Slice
@@ -18,16 +19,9 @@ if TYPE_CHECKING:
 SLICE_LABEL = "tpu-platform/slice"
 """Node label that names the group a host belongs to; the same for all its pools, so queues can select it."""
 
-COMPUTE_CLASS_LABEL = "cloud.google.com/compute-class"
 DRA_LABEL = "cloud.google.com/gke-tpu-dra-driver"
 DRANET_LABEL = "cloud.google.com/gke-networking-dra-driver"
-QUEUED_LABEL = "cloud.google.com/gke-queued"
 
-TAINT_EFFECTS = {
-    "NoSchedule": "NO_SCHEDULE",
-    "PreferNoSchedule": "PREFER_NO_SCHEDULE",
-    "NoExecute": "NO_EXECUTE",
-}
 HOURS_PER_MONTH = 730
 PROVIDER_TIMEOUT_HOURS = 2
 """The provider's own time limit for a node pool; no pool gets less."""

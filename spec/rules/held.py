@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from spec.capacity import MAX_FLEX_SECONDS
 from spec.catalogue import MAX_HOSTS_PER_POOL
-from spec.slices import QUEUED_LABEL, SlicePlan
+from spec.labels import QUEUED_LABEL
+from spec.slices import SlicePlan
 
 
 @dataclass(frozen=True)
