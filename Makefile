@@ -6,13 +6,14 @@ UV ?= uv
 PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3.13 python3,$(if $(shell command -v $(p)),$(p))) python3)
 PY := .venv/bin/python
 VENV := .venv/.installed
+POLICIES := policies/.venv/.installed
 COMPILE := $(UV) pip compile --quiet --python-version 3.11 --universal --generate-hashes --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: help demo shell down test lint format lock bench clean
+.PHONY: help demo shell down test lint format lock bench policies clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV) ## preview, up, clean second preview, a job, destroy of STACK=dev in the sandbox; KEEP=1 leaves it running
 	@$(PY) -m sandbox demo --stack $(STACK) $(if $(KEEP),--keep)
@@ -23,7 +24,7 @@ shell: $(VENV) ## a shell in which `pulumi preview|up|destroy -s dev` work again
 down: $(VENV) ## stop a sandbox that was left running
 	@$(PY) -m sandbox down
 
-test: $(VENV) ## all tiers of tests; PYTEST='-k name' narrows them down
+test: $(VENV) $(POLICIES) ## all tiers of tests; PYTEST='-k name' narrows them down
 	@$(PY) -m sandbox build
 	@$(PY) -m pytest -n 2 --dist loadfile $(or $(PYTEST),--all-tiers)
 
@@ -39,14 +40,17 @@ format: $(VENV) ## format the code
 lock: ## compile requirements*.in into hash-pinned requirements*.txt (needs uv)
 	$(COMPILE) requirements.in -o requirements.txt
 	$(COMPILE) requirements-dev.in -o requirements-dev.txt
+	$(COMPILE) policies/requirements.in -o policies/requirements.txt
 	$(COMPILE) sandbox/toolchain/go-requirements.in -o sandbox/toolchain/go-requirements.txt
+
+policies: $(POLICIES) ## the policy pack's own Python environment, for `pulumi preview --policy-pack policies`
 
 bench: $(VENV) ## measure against the budgets
 	@$(PY) -m tests.bench
 
 clean: ## stop the sandbox, remove .venv and caches; what is built per user stays
 	@if [ -x $(PY) ]; then $(PY) -m sandbox down; fi
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv policies/.venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV): requirements-dev.txt
@@ -54,4 +58,10 @@ $(VENV): requirements-dev.txt
 	@echo "Installing the Python packages of requirements-dev.txt into .venv; once, a minute or two."
 	@$(PYTHON) -m venv .venv
 	@$(PY) -m pip install --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@touch $@
+
+$(POLICIES): policies/requirements.txt
+	@echo "Installing the Python packages of policies/requirements.txt into policies/.venv; once, half a minute."
+	@$(PYTHON) -m venv policies/.venv
+	@policies/.venv/bin/python -m pip install --disable-pip-version-check --require-hashes -r policies/requirements.txt
 	@touch $@

@@ -27,7 +27,7 @@ class Cluster(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__(self.TYPE, name, None, opts)
-        spec = platform.cluster
+        spec = platform.gke
         container = gcp.container
         self.cluster = container.Cluster(
             f"{name}-gke",
@@ -58,7 +58,7 @@ class Cluster(pulumi.ComponentResource):
             # Pools: the temporary default pool is removed at once; slices and system nodes are their own resources.
             remove_default_node_pool=True,
             initial_node_count=1,
-            node_config=_default_pool(platform.system_pool.machine_type, node_email),
+            node_config=_default_pool(platform.all_cpu_pools[0].machine_type, node_email),
             skip_node_pool_refresh=True,
             node_pool_defaults=_pool_defaults(spec),
             # Versions and maintenance
@@ -110,7 +110,7 @@ class Cluster(pulumi.ComponentResource):
 
 def _endpoints(platform: Platform) -> gcp.container.ClusterControlPlaneEndpointsConfigArgs:
     """The DNS endpoint, guarded by IAM, is always on; the IP endpoint only where networks are named that may use it."""
-    container, spec = gcp.container, platform.cluster
+    container, spec = gcp.container, platform.gke
     return container.ClusterControlPlaneEndpointsConfigArgs(
         dns_endpoint_config=container.ClusterControlPlaneEndpointsConfigDnsEndpointConfigArgs(
             allow_external_traffic=True,
@@ -207,7 +207,7 @@ def _addons(platform: Platform) -> gcp.container.ClusterAddonsConfigArgs:
     container = gcp.container
     return container.ClusterAddonsConfigArgs(
         gcs_fuse_csi_driver_config=container.ClusterAddonsConfigGcsFuseCsiDriverConfigArgs(
-            enabled=platform.cluster.gcs_fuse
+            enabled=platform.gke.gcs_fuse
         ),
         gce_persistent_disk_csi_driver_config=container.ClusterAddonsConfigGcePersistentDiskCsiDriverConfigArgs(
             enabled=True

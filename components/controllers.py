@@ -7,7 +7,9 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.access import ClusterAccess
+from spec import hosts
 from spec.platform import Platform
+from spec.queueing import NODE_POOL_LABEL
 
 TIMEOUT_SECONDS = 600
 # Helm keeps every revision as a Secret of up to 1 MB; the provider's default is to keep them all.
@@ -63,5 +65,9 @@ def chart_release(
 
 
 def on_system_pool(platform: Platform) -> dict[str, str]:
-    """Node selector of the system pool: controllers stay off TPU hosts, and an uninstall still finds nodes."""
-    return {"cloud.google.com/gke-nodepool": platform.system_pool.name}
+    """Node selector of the system pool: controllers stay off TPU hosts, and an uninstall still finds nodes. A cluster
+    that somebody else runs has no such pool; there the taint of TPU hosts keeps controllers off them."""
+    pool = platform.system_pool
+    if pool is None:
+        return {}
+    return {NODE_POOL_LABEL: pool.name if platform.backend == "gke" else hosts.group_name(platform, pool.name)}

@@ -1,14 +1,42 @@
-"""The service account that nodes run as."""
+"""The service accounts that machines run as."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_gcp as gcp
 
-from spec.platform import Platform
+from spec.platform import Backend, Platform
 
-# What a GKE node needs and nothing more: logs, metrics, autoscaling metrics.
-NODE_ROLE = "roles/container.defaultNodeServiceAccount"
+
+@dataclass(frozen=True)
+class MachineAccount:
+    """A service account for one kind of machine: `suffix` of its name, `title` for people, roles by a short name."""
+
+    suffix: str
+    title: str
+    roles: Mapping[str, str]
+
+
+CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
+"""The scope of machines: what they may do is up to their account's roles."""
+
+WRITE_LOGS, WRITE_METRICS = "roles/logging.logWriter", "roles/monitoring.metricWriter"
+NODES: Mapping[Backend, MachineAccount] = {
+    # What a GKE node needs and nothing more: logs, metrics, autoscaling metrics.
+    "gke": MachineAccount("nodes", "Nodes", {"role": "roles/container.defaultNodeServiceAccount"}),
+    "compute": MachineAccount(
+        "nodes",
+        "Nodes",
+        {"logs": WRITE_LOGS, "metrics": WRITE_METRICS, "images": "roles/artifactregistry.reader"},
+    ),
+}
+# The cloud-controller-manager runs there: it asks which machines exist, and changes none.
+CONTROL_PLANE = MachineAccount(
+    "control",
+    "Control plane",
+    {"logs": WRITE_LOGS, "metrics": WRITE_METRICS, "machines": "roles/compute.viewer"},
+)
 
 
 class NodeIdentity(pulumi.ComponentResource):
@@ -16,6 +44,7 @@ class NodeIdentity(pulumi.ComponentResource):
 
     TYPE = "tpu:gcp:NodeIdentity"
     email: pulumi.Output[str]
+    member: pulumi.Output[str]
     ready: list[pulumi.Resource]
 
     def __init__(
@@ -23,24 +52,27 @@ class NodeIdentity(pulumi.ComponentResource):
         name: str,
         *,
         platform: Platform,
+        account: MachineAccount,
         after: Sequence[pulumi.Resource] = (),
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__(self.TYPE, name, None, opts)
-        account = gcp.serviceaccount.Account(
+        resource = gcp.serviceaccount.Account(
             f"{name}-account",
             project=platform.project,
-            account_id=f"{platform.name}-nodes",
-            display_name=f"Nodes of TPU platform {platform.name}",
+            account_id=f"{platform.name}-{account.suffix}",
+            display_name=f"{account.title} of TPU platform {platform.name}",
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)),
         )
-        role = gcp.projects.IAMMember(
-            f"{name}-role",
-            project=platform.project,
-            role=NODE_ROLE,
-            member=account.member,
-            opts=pulumi.ResourceOptions(parent=self),
-        )
-        self.email = account.email
-        self.ready = [role]
+        self.email, self.member = resource.email, resource.member
+        self.ready = [
+            gcp.projects.IAMMember(
+                f"{name}-{key}",
+                project=platform.project,
+                role=role,
+                member=resource.member,
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+            for key, role in account.roles.items()
+        ]
         self.register_outputs({"email": self.email})

@@ -1,30 +1,64 @@
 """The VPC the platform lives in: created here, or an existing one that is referenced and never changed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_gcp as gcp
 
 from spec.network import CreatedNetwork
 from spec.platform import Platform
+from spec.self_managed import SelfManagedCluster
+
+API_PORT = "6443"
+# Where Google's health checks of passthrough load balancers come from (Cloud Load Balancing documentation).
+PROBERS = {
+    "internal": ("35.191.0.0/16", "130.211.0.0/22"),
+    "external": ("35.191.0.0/16", "209.85.152.0/22", "209.85.204.0/22"),
+}
+
+
+@dataclass(frozen=True)
+class Machines:
+    """The service accounts that machines run as, which is what firewall rules know them by.
+
+    `control_plane`: empty where the control plane is not made of the platform's own machines.
+    """
+
+    nodes: Sequence[pulumi.Input[str]]
+    control_plane: Sequence[pulumi.Input[str]] = ()
+
+
+@dataclass(frozen=True)
+class Opening:
+    """A firewall rule: from address ranges to machines; `port` None: everything."""
+
+    name: str
+    sources: Sequence[str]
+    targets: Sequence[pulumi.Input[str]]
+    port: str | None = None
 
 
 class Network(pulumi.ComponentResource):
-    """VPC, node subnet with pod and service ranges, NAT for private nodes, and one firewall rule between own nodes."""
+    """VPC, node subnet with its ranges, NAT for private nodes, and firewall rules between the platform's own machines.
+
+    In an existing VPC there are only the rules that a self-managed control plane cannot do without.
+    """
 
     TYPE = "tpu:gcp:Network"
     network: pulumi.Input[str]
     subnetwork: pulumi.Input[str]
     pods_range: str
-    services_range: str
+    services_range: str | None
     ready: list[pulumi.Resource]
+    firewalls: list[pulumi.Resource]
 
     def __init__(
         self,
         name: str,
         *,
         platform: Platform,
-        node_email: pulumi.Input[str],
+        machines: Machines,
         after: Sequence[pulumi.Resource] = (),
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
@@ -36,13 +70,17 @@ class Network(pulumi.ComponentResource):
             subnet = self._subnet(name, platform, spec, vpc)
             router = self._router(name, platform, vpc)
             nat = self._nat(name, platform, router)
-            self._firewall(name, platform, spec, vpc, node_email)
             self.network, self.subnetwork = vpc.id, subnet.id
             # Private nodes pull images through NAT: without it the first pool comes up and never gets ready.
             self.ready = [subnet, nat]
+            project, first = platform.project, []
         else:
             self.network, self.subnetwork = spec.network_id(platform.project), spec.subnetwork_id(platform)
             self.ready = []
+            project, first = spec.project or platform.project, list(after)
+        self.firewalls = [
+            self._firewall(name, platform, project, opening, first) for opening in openings(platform, machines)
+        ]
         self.register_outputs({"network": self.network, "subnetwork": self.subnetwork})
 
     def _options(self, **extra: object) -> pulumi.ResourceOptions:
@@ -64,9 +102,10 @@ class Network(pulumi.ComponentResource):
     def _subnet(
         self, name: str, platform: Platform, spec: CreatedNetwork, vpc: gcp.compute.Network
     ) -> gcp.compute.Subnetwork:
-        def secondary(range_name: str, cidr: str) -> gcp.compute.SubnetworkSecondaryIpRangeArgs:
-            return gcp.compute.SubnetworkSecondaryIpRangeArgs(range_name=range_name, ip_cidr_range=cidr)
-
+        # Without GKE, services have no range in the subnet: their addresses exist inside nodes only.
+        ranges = {spec.pods_range: spec.pods_cidr}
+        if platform.backend == "gke":
+            ranges[spec.services_range] = spec.services_cidr
         return gcp.compute.Subnetwork(
             f"{name}-subnet",
             project=platform.project,
@@ -75,8 +114,8 @@ class Network(pulumi.ComponentResource):
             network=vpc.id,
             ip_cidr_range=spec.nodes_cidr,
             secondary_ip_ranges=[
-                secondary(spec.pods_range, spec.pods_cidr),
-                secondary(spec.services_range, spec.services_cidr),
+                gcp.compute.SubnetworkSecondaryIpRangeArgs(range_name=range_name, ip_cidr_range=cidr)
+                for range_name, cidr in ranges.items()
             ],
             private_ip_google_access=True,
             log_config=gcp.compute.SubnetworkLogConfigArgs(
@@ -109,22 +148,39 @@ class Network(pulumi.ComponentResource):
         )
 
     def _firewall(
-        self,
-        name: str,
-        platform: Platform,
-        spec: CreatedNetwork,
-        vpc: gcp.compute.Network,
-        node_email: pulumi.Input[str],
+        self, name: str, platform: Platform, project: str, opening: Opening, after: list[pulumi.Resource]
     ) -> gcp.compute.Firewall:
-        """Own nodes and pods may talk to own nodes (collectives between slices); everything else stays denied."""
+        """Lets in what the opening says; everything else stays denied. `project`: the network's."""
+        protocols = ("tcp",) if opening.port else ("tcp", "udp", "icmp")
+        ports = [opening.port] if opening.port else None
         return gcp.compute.Firewall(
-            f"{name}-internal",
-            project=platform.project,
-            name=f"{platform.name}-internal",
-            network=vpc.id,
+            f"{name}-{opening.name}",
+            project=project,
+            name=f"{platform.name}-{opening.name}",
+            network=self.network,
             direction="INGRESS",
-            source_ranges=[spec.nodes_cidr, spec.pods_cidr],
-            target_service_accounts=[node_email],
-            allows=[gcp.compute.FirewallAllowArgs(protocol=protocol) for protocol in ("tcp", "udp", "icmp")],
-            opts=self._options(),
+            source_ranges=list(opening.sources),
+            target_service_accounts=list(opening.targets),
+            allows=[gcp.compute.FirewallAllowArgs(protocol=protocol, ports=ports) for protocol in protocols],
+            opts=self._options(depends_on=after),
         )
+
+
+def openings(platform: Platform, machines: Machines) -> Iterator[Opening]:
+    """What the firewall lets in: own machines and pods to own machines (collectives between slices, kubelets); to a
+    self-managed control plane also the networks it names, and Google's health checks."""
+    spec, cluster = platform.network, platform.cluster
+    everyone = [*machines.nodes, *machines.control_plane]
+    if isinstance(spec, CreatedNetwork) or isinstance(cluster, SelfManagedCluster):
+        assert spec.nodes_cidr is not None
+        assert spec.pods_cidr is not None
+        yield Opening("internal", [spec.nodes_cidr, spec.pods_cidr], everyone)
+    if not isinstance(cluster, SelfManagedCluster):
+        return
+    control_plane = cluster.control_plane
+    if control_plane.authorized_networks:
+        sources = [network.cidr for network in control_plane.authorized_networks]
+        yield Opening("api", sources, machines.control_plane, API_PORT)
+    ways = ("internal", "external") if control_plane.access == "external" else ("internal",)
+    probers = sorted({prober for way in ways for prober in PROBERS[way]})
+    yield Opening("health-checks", probers, machines.control_plane, API_PORT)

@@ -28,11 +28,11 @@ class Slices(pulumi.ComponentResource):
         plan: SlicePlan,
         cluster: gcp.container.Cluster,
         node_email: pulumi.Input[str],
-        policy_names: Mapping[str, pulumi.Output[str]],
+        policies: Mapping[str, gcp.compute.ResourcePolicy],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__(self.TYPE, name, None, opts)
-        placement = _placement(plan, policy_names)
+        placement = _placement(plan, policies)
         self.pools = [
             self._pool(f"{name}-{index}", platform, plan, pool, cluster, node_email, placement)
             for index, pool in enumerate(plan.pools)
@@ -90,14 +90,14 @@ def _autoscaling(plan: SlicePlan, pool: PoolPlan) -> gcp.container.NodePoolAutos
 
 
 def _placement(
-    plan: SlicePlan, policy_names: Mapping[str, pulumi.Output[str]]
+    plan: SlicePlan, policies: Mapping[str, gcp.compute.ResourcePolicy]
 ) -> gcp.container.NodePoolPlacementPolicyArgs | None:
     if plan.placement is None:
         return None
     return gcp.container.NodePoolPlacementPolicyArgs(
         type=plan.placement.type,
         tpu_topology=plan.placement.topology,
-        policy_name=policy_names[plan.placement.policy] if plan.placement.policy else None,
+        policy_name=policies[plan.placement.policy].name if plan.placement.policy else None,
     )
 
 

@@ -4,7 +4,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from components.nodes import hardened_node_config, upgrade_one_by_one
-from spec.platform import Platform
+from spec.platform import SYSTEM_POOL, Platform
 from spec.slices import CpuPool
 
 
@@ -27,9 +27,9 @@ class CpuPools(pulumi.ComponentResource):
         super().__init__(self.TYPE, name, None, opts)
         self.pools = {
             pool.name: self._pool(f"{name}-{pool.name}", platform, cluster, node_email, pool)
-            for pool in (platform.system_pool, *platform.cpu_pools)
+            for pool in platform.all_cpu_pools
         }
-        self.system = self.pools[platform.system_pool.name]
+        self.system = self.pools[SYSTEM_POOL]
         self.register_outputs({"pools": sorted(self.pools)})
 
     def _pool(
@@ -63,7 +63,7 @@ class CpuPools(pulumi.ComponentResource):
                 labels=pool.labels,
                 taints=pool.taints,
                 resource_labels=platform.labels,
-                image_streaming=platform.cluster.image_streaming,
+                image_streaming=platform.gke.image_streaming,
             ),
             opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True, ignore_changes=["initialNodeCount"]),
         )

@@ -6,13 +6,14 @@ import pulumi
 import pulumi_gcp as gcp
 
 from spec.platform import Platform
+from spec.slices import WorkloadPolicy
 
 
 class WorkloadPolicies(pulumi.ComponentResource):
     """One owned policy per distinct topology and mode, shared by the slices of that shape, gone with the platform."""
 
     TYPE = "tpu:gcp:WorkloadPolicies"
-    names: dict[str, pulumi.Output[str]]
+    by_name: dict[str, gcp.compute.ResourcePolicy]
 
     def __init__(
         self,
@@ -23,25 +24,30 @@ class WorkloadPolicies(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__(self.TYPE, name, None, opts)
-        self.names = {
-            policy.name: gcp.compute.ResourcePolicy(
-                f"{name}-{policy.name}",
-                project=platform.project,
-                region=platform.region,
-                name=policy.name,
-                workload_policy=gcp.compute.ResourcePolicyWorkloadPolicyArgs(
-                    type="HIGH_THROUGHPUT",
-                    accelerator_topology=policy.topology,
-                    accelerator_topology_mode=policy.mode,
-                ),
-                opts=pulumi.ResourceOptions(
-                    parent=self,
-                    depends_on=list(after),
-                    delete_before_replace=True,
-                    # The provider plans a rename as an update, which the API cannot do.
-                    replace_on_changes=["name"],
-                ),
-            ).name
+        self.by_name = {
+            policy.name: self._policy(f"{name}-{policy.name}", platform, policy, after)
             for policy in platform.workload_policies
         }
-        self.register_outputs({"names": sorted(self.names)})
+        self.register_outputs({"names": sorted(self.by_name)})
+
+    def _policy(
+        self, name: str, platform: Platform, policy: WorkloadPolicy, after: Sequence[pulumi.Resource]
+    ) -> gcp.compute.ResourcePolicy:
+        return gcp.compute.ResourcePolicy(
+            name,
+            project=platform.project,
+            region=platform.region,
+            name=policy.name,
+            workload_policy=gcp.compute.ResourcePolicyWorkloadPolicyArgs(
+                type="HIGH_THROUGHPUT",
+                accelerator_topology=policy.topology,
+                accelerator_topology_mode=policy.mode,
+            ),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=list(after),
+                delete_before_replace=True,
+                # The provider plans a rename as an update, which the API cannot do.
+                replace_on_changes=["name"],
+            ),
+        )

@@ -11,6 +11,7 @@ from sandbox.google.backend import ClusterRef
 from sandbox.google.container import autoscale
 from sandbox.google.server import run
 from sandbox.google.world import World
+from sandbox.guests.machines import VirtualMachines
 from sandbox.kubernetes.backend import KubernetesBackend
 
 # How long the real autoscaler leaves a pool idle before it takes its nodes away.
@@ -29,7 +30,8 @@ def main(
     """Serves the emulated cloud on a free port until interrupted; its control planes end with it."""
     idle = IDLE_SECONDS / time_scale if time_scale else 0
     backend = KubernetesBackend(kubernetes, max(idle, SHORTEST_IDLE_SECONDS))
-    world = World(state, time_scale, backend)
+    guests = VirtualMachines(kubernetes, backend.admin_token, backend.contexts)
+    world = World(state, time_scale, backend, guests=guests)
 
     def resize_pool(ref: ClusterRef, pool: str, nodes: int) -> None:
         autoscale(world, f"{ref.path}/nodePools/{pool}", nodes)

@@ -6,13 +6,16 @@ Nothing of the user's is touched: the engine gets a home, a backend and a PATH o
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from sandbox.run_directory import CHECKOUT, RUN_VARIABLE, RunDirectory
+from sandbox.stacks import ENDPOINTS
 
 VENV_BIN = Path(sys.executable).parent
 
@@ -23,14 +26,16 @@ PLUGINS = {"gcp": "sandbox.plugins.gcp", "kubernetes": "sandbox.plugins.kubernet
 FOREIGN = ("PULUMI_", "GOOGLE_", "GCLOUD_", "CLOUDSDK_", "KUBECONFIG")
 
 
-def install(run: RunDirectory, pulumi: Path, *, real_plugins: bool = True) -> dict[str, str]:
-    """Write the executables of a sandbox; `pulumi` is the real engine.
+def install(run: RunDirectory, pulumi: Path, kubectl: Path, *, real_plugins: bool = True) -> dict[str, str]:
+    """Write the executables of a sandbox; `pulumi` is the real engine, `kubectl` fits the clusters' version.
 
     A provider plugin that the user has installed is taken unless `real_plugins` is off. Returns where the engine and
     each plugin come from.
     """
     run.bin.mkdir()
     _module_shim(run.bin / "pulumi", "sandbox.stacks", str(run.root), str(pulumi))
+    _module_shim(run.bin / "gcloud", "sandbox.gcloud", str(run.root))
+    (run.bin / "kubectl").symlink_to(kubectl)
     _executable(run.bin / "gke-gcloud-auth-plugin", _auth_plugin(run.token_file))
     origins = {f"{name} plugin": _install_plugin(run, name, module, real_plugins) for name, module in PLUGINS.items()}
     return {"engine": str(pulumi), **origins}
@@ -98,4 +103,17 @@ def variables(run: RunDirectory, base: Mapping[str, str] = os.environ) -> dict[s
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
         "PULUMI_IGNORE_AMBIENT_PLUGINS": "true",
         "PULUMI_GCP_SKIP_REGION_VALIDATION": "true",
+        **_google(run),
+    }
+
+
+def _google(run: RunDirectory) -> dict[str, str]:
+    """The gcp provider's own variables for endpoints and token, for tools that read no stack configuration."""
+    if not run.ready_file.exists():
+        return {}
+    url = json.loads(run.ready_file.read_text())["url"]
+    named = {re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", setting).upper(): path for setting, path in ENDPOINTS.items()}
+    return {
+        **{f"GOOGLE_{name}": f"{url}/{path}" for name, path in named.items()},
+        "GOOGLE_OAUTH_ACCESS_TOKEN": run.token_file.read_text(),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import secrets
@@ -92,8 +93,17 @@ class Session:
         return {kind: names for kind, names in answer.json().items() if names}
 
     def cluster_client(self, endpoint: str) -> ApiClient:
-        """An administrator's client for a cluster of the emulated cloud; `endpoint` is the stack's own output."""
-        return ApiClient(endpoint, self.run.token_file.read_text(), self.run.trust_file)
+        """An administrator's client for a cluster of the emulated cloud; `endpoint` is the stack's own output.
+
+        It is an address, with or without https:// in front. Raises SandboxError where no cluster answers there.
+        """
+        server = f"https://{endpoint.removeprefix('https://')}"
+        clusters = json.loads(self.run.kubeconfig.read_text())["clusters"] if self.run.kubeconfig.exists() else []
+        for each in clusters:
+            if each["cluster"]["server"] == server:
+                authority = base64.b64decode(each["cluster"]["certificate-authority-data"]).decode()
+                return ApiClient(server.removeprefix("https://"), self.run.token_file.read_text(), authority)
+        raise SandboxError(f"no cluster of the sandbox answers at {server}")
 
 
 @contextmanager
@@ -136,13 +146,13 @@ def start(
     engine cannot be built.
     """
     pulumi = toolchain.engine(tick)
-    toolchain.ensure(KUBERNETES_BINARIES, tick)
+    kubectl = toolchain.ensure(KUBERNETES_BINARIES, tick)["kubectl"]
     with run.hold() as lock:
         if lock is None:
             raise SandboxError(ALREADY_RUNNING)
         if run.root.exists():  # left by a sandbox that was killed
             shutil.rmtree(run.root)
-        _prepare(run, pulumi, plan)
+        _prepare(run, pulumi, kubectl, plan)
         process = _start_emulator(run, plan, lock)
         try:
             url = _wait_ready(run, process)
@@ -153,7 +163,7 @@ def start(
     return Session(run, url, process.pid, program_dir)
 
 
-def _prepare(run: RunDirectory, pulumi: Path, plan: Plan) -> None:
+def _prepare(run: RunDirectory, pulumi: Path, kubectl: Path, plan: Plan) -> None:
     run.root.mkdir(parents=True, mode=0o700)
     run.backend.mkdir()
     run.stacks.mkdir()
@@ -162,7 +172,7 @@ def _prepare(run: RunDirectory, pulumi: Path, plan: Plan) -> None:
     run.token_file.write_text(secrets.token_hex(16))
     authority = CertificateAuthority(run.kubernetes / AUTHORITY)
     run.trust_file.write_text(Path(certifi.where()).read_text() + authority.pair.certificate.read_text())
-    origins = environment.install(run, pulumi, real_plugins=plan.real_plugins)
+    origins = environment.install(run, pulumi, kubectl, real_plugins=plan.real_plugins)
     run.origins_file.write_text(json.dumps(origins))
 
 

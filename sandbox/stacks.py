@@ -29,7 +29,9 @@ ENDPOINTS = {
     "serviceUsageCustomEndpoint": "su/v1beta1/",
     "resourceManagerCustomEndpoint": "crm/v1/",
     "resourceManagerV3CustomEndpoint": "crm/v3/",
-    "secretManagerCustomEndpoint": "secretmanager/v1/",
+    "secretManagerCustomEndpoint": "sm/v1/",
+    "kmsCustomEndpoint": "kms/v1/",
+    "storageCustomEndpoint": "storage/v1/",
 }
 # Commands that read a stack's configuration and know --config-file, under all their names. `pulumi config` knows it
 # too, but is there to read and edit the committed file.
@@ -37,7 +39,8 @@ CONFIGURED = {"preview", "pre", "up", "update", "destroy", "down", "dn", "refres
 # Commands that need the stack to exist, but not its configuration.
 STACK_COMMANDS = {"stack", "state", "cancel", "console", "config"}
 # Flags with a value of their own, which is not a word of the command.
-VALUE_FLAGS = {"-C", "--cwd", "-s", "--stack", "-v", "--verbose", "--color"}
+PACK_FLAG = "--policy-pack"
+VALUE_FLAGS = {"-C", "--cwd", "-s", "--stack", "-v", "--verbose", "--color", PACK_FLAG, f"{PACK_FLAG}-config"}
 # A secret of the committed file is encrypted for its owner, not for the sandbox.
 SECRET_PLACEHOLDER = "sandbox-placeholder"
 SECRET_SETTINGS = ("secretsprovider", "encryptedkey", "encryptionsalt")
@@ -96,6 +99,28 @@ def words(arguments: Sequence[str]) -> list[str]:
     """The command and its positional arguments, without flags."""
     previous = [None, *arguments]
     return [a for a, before in zip(arguments, previous, strict=False) if a[:1] != "-" and before not in VALUE_FLAGS]
+
+
+def with_runnable_packs(arguments: Sequence[str], folder: Path) -> list[str]:
+    """The arguments with policy packs named by the executable in their folder, where there is one.
+
+    The engine itself starts an executable; a folder it leaves to the language host, and the one here starts programs
+    only. `folder` is where relative paths start.
+    """
+    joined = f"{PACK_FLAG}="
+    return [
+        joined + _runnable(argument.removeprefix(joined), folder)
+        if argument.startswith(joined)
+        else _runnable(argument, folder)
+        if before == PACK_FLAG
+        else argument
+        for before, argument in zip(["", *arguments], arguments, strict=False)
+    ]
+
+
+def _runnable(pack: str, folder: Path) -> str:
+    executable = folder / pack / "run"
+    return str(executable) if os.access(executable, os.X_OK) else pack
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -189,7 +214,8 @@ def _die_with_parent() -> None:
 
 def main(root: str, pulumi: str, *arguments: str) -> None:
     """Run the real engine in place of this process, prepared for the sandbox in the run directory `root`."""
-    project = find_project(Path(option(arguments, "--cwd", "-C") or ".").resolve())
+    folder = Path(option(arguments, "--cwd", "-C") or ".").resolve()
+    project = find_project(folder)
     extra: dict[str, str] = {}
     if project and not {*words(arguments)[:1]}.isdisjoint(CONFIGURED | STACK_COMMANDS):
         command = Command(RunDirectory(Path(root)), pulumi, project, arguments)
@@ -201,7 +227,7 @@ def main(root: str, pulumi: str, *arguments: str) -> None:
             # Done already, beside the copy of the project; what is left of `init` is to select the stack.
             arguments = ("stack", "select", str(command.stack()))
     _die_with_parent()
-    os.execve(pulumi, [pulumi, *arguments], {**os.environ, **extra})
+    os.execve(pulumi, [pulumi, *with_runnable_packs(arguments, folder)], {**os.environ, **extra})
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ class Reservation(Model):
 
 
 class FlexStart(Model):
-    """Hosts from the Dynamic Workload Scheduler for at most seven days, requested when pods wait for them."""
+    """Hosts from the Dynamic Workload Scheduler for at most seven days, on GKE requested when pods wait for them."""
 
     model: Literal["flex-start"]
     """Which capacity model this is."""
@@ -76,7 +76,7 @@ class FlexStart(Model):
 
 
 class Queued(Model):
-    """Flex-start with queued provisioning: Kueue asks for a whole slice and waits as long as it takes."""
+    """Flex-start with queued provisioning: Kueue asks for a whole slice and waits as long as it takes. GKE only."""
 
     model: Literal["queued"]
     """Which capacity model this is."""
@@ -141,3 +141,28 @@ BEHAVIOUR: dict[str, Behaviour] = {
         quota="preemptible",
     ),
 }
+
+
+@dataclass(frozen=True)
+class Scheduling:
+    """What a capacity model settles for hosts that are not GKE's, in the Compute API's words.
+
+    `wait`: whether an update waits for the hosts; `words`: how long that may take. `restart`: automatic restart after
+    host errors. `termination`: what becomes of a host that is taken back or has run its time.
+    """
+
+    provisioning_model: str
+    restart: bool
+    termination: str | None
+    wait: bool
+    words: str
+
+
+SCHEDULING: dict[str, Scheduling] = {
+    "on-demand": Scheduling("STANDARD", True, None, True, "up to an hour, then `up` fails and can be repeated"),
+    "spot": Scheduling("SPOT", False, "STOP", True, "up to an hour, then `up` fails and can be repeated"),
+    "reservation": Scheduling("RESERVATION_BOUND", True, "DELETE", True, "minutes if the reservation is free"),
+    "flex-start": Scheduling("FLEX_START", False, "DELETE", False, "as long as it takes; `up` does not wait"),
+}
+"""By capacity model; one that is not here is GKE's alone (gke-labs/tpu-operator converters; Compute Engine
+documentation, bulk mode; terraform-provider-google acceptance tests)."""

@@ -1,4 +1,4 @@
-"""TPU generations and machine types that GKE offers, as tables. A new generation or machine type is one row.
+"""TPU generations and machine types that GKE and Compute Engine offer, as tables: each is one row.
 
 Sources: vCPU, memory, boot disks, network interfaces, price ranking and Dynamic Workload Scheduler (DWS) support from
 GKE's own autoscaler (GoogleCloudPlatform/cluster-autoscaler @7d25050); FLOP/s, HBM and pod size from the Cloud TPU
@@ -37,12 +37,14 @@ class Generation:
     - `tensor_cores_as_devices`: devices that frameworks show per chip, as JAX does
     - `cubes`: limit of (A/4)(B/4)(C/4) of three-dimensional shapes; None in two dimensions
     - `documented_cubes`: the largest shape Google documents as schedulable, where smaller
-    - `placement`: how GKE is told to keep the hosts of a slice together
+    - `placement`: how GKE is told to keep the hosts of a slice together (other hosts always have a workload policy)
     - `dws`: flex-start and queued provisioning; `dra`: the TPU DRA driver; `dynamic_slicing`: cubes joined at run time
     - `min_version`: first GKE version that offers it
     - `boot_disks`: legal types, the default first
     - `zones`: where documentation and sources have seen it; not exhaustive
     - `spot_factor`: spot price as a part of the list price
+    - `image`: family of Google's disk images with the drivers of this generation, for hosts that are not GKE's
+    - `off_compute`: why Compute Engine makes no slices of it without GKE, where it does not
     """
 
     name: str
@@ -66,13 +68,15 @@ class Generation:
     spot_factor: float = 0.5
     tensor_cores_as_devices: int = 1
     quota: QuotaMetrics | None = None
+    image: str | None = None
+    off_compute: str | None = None
 
 
 @dataclass(frozen=True)
 class Machine:
     """A TPU machine type: `chips` per host, `memory_gb` of the host, `topology` of the host by itself.
 
-    `multi_host`: whether GKE builds slices of several such hosts. `threads_per_core`: what GKE sets on its nodes, where
+    `multi_host`: whether slices are built of several such hosts. `threads_per_core`: what GKE sets on its nodes, where
     it does. `accelerator_nics`: network interfaces that DRANET may hand to pods, 0 where it cannot.
     """
 
@@ -108,6 +112,7 @@ V4 = Generation(
     dws=False,
     price=_list_price(3.22),
     spot_factor=0.30,
+    off_compute="workload policies, which hold the hosts of a slice together there, do not cover it",
 )
 V5E = Generation(
     name="v5e",
@@ -124,6 +129,7 @@ V5E = Generation(
     quota=QuotaMetrics(
         "TPU-LITE-PODSLICE-V5-per-project-region", "PREEMPTIBLE-TPU-LITE-PODSLICE-V5-per-project-region"
     ),
+    off_compute="its machine types are made by GKE and the Cloud TPU API only",
 )
 V5P = Generation(
     name="v5p",
@@ -135,6 +141,7 @@ V5P = Generation(
     pod_chips=8960,
     cubes=140,
     documented_cubes=96,
+    image="ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e",
     placement="compact",
     boot_disks=("pd-balanced", "pd-ssd"),
     zones=("us-central1-a", "us-east5-a", "europe-west4-b"),
@@ -161,6 +168,7 @@ V6E = Generation(
         "us-south1-ai1b",
     ),
     min_version="1.31.1-gke.1846000",
+    image="ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e",
     price=_list_price(2.70),
     quota=QuotaMetrics("TPUS-PER-TPU-FAMILY-per-project-region", "PREEMPTIBLE-TPU-V6E-per-project-region"),
 )
@@ -180,6 +188,7 @@ TPU7X = Generation(
     dra=False,
     dynamic_slicing=True,
     tensor_cores_as_devices=2,
+    image="ubuntu-accel-2404-amd64-tpu-tpu7x",
     min_version="1.34.0-gke.2201000",
     quota=QuotaMetrics("TPUS-PER-TPU-FAMILY-per-project-region", "PREEMPTIBLE-TPU7X-per-project-region"),
 )
@@ -210,13 +219,18 @@ MACHINES_BY_GENERATION = {
 FOREIGN_MACHINES = {
     "ct5p-hightpu-1t": "Compute Engine documents it, GKE's autoscaler does not know it",
     "ct5p-hightpu-2t": "Compute Engine documents it, GKE's autoscaler does not know it",
+    "ct5p-hightpu-1t-tpu": "Compute Engine documents it, no known tool builds slices of it",
+    "ct5p-hightpu-2t-tpu": "Compute Engine documents it, no known tool builds slices of it",
     **{f"ct5l-hightpu-{chips}t": "it is a single TPU device (tpu-v5-lite-device), not a slice" for chips in (1, 4, 8)},
 }
+
+IMAGE_PROJECT = "ubuntu-os-accelerator-images"
+"""Google Cloud project of the disk images of `Generation.image`."""
 
 KNOWN_ZONES = frozenset(zone for generation in GENERATIONS.values() for zone in generation.zones)
 
 MAX_HOSTS_PER_POOL = 2000
-"""GKE builds a pool as one managed instance group, which holds at most 2,000 VMs (`gceLimitOnMigSizes`)."""
+"""A pool is one managed instance group, GKE's or the platform's, with at most 2,000 VMs (`gceLimitOnMigSizes`)."""
 
 HOSTS_PER_SUB_BLOCK = 16
 """A tpu7x reservation sub-block is one 4x4x4 cube."""

@@ -74,7 +74,7 @@ class PoolOptions(Model):
     """What pools without TPUs share."""
 
     max: Positive = 10
-    """Most nodes."""
+    """Most nodes. GKE only, which adds and removes them."""
     disk_type: str | None = None
     """Boot disk type; what the machine family takes if unset."""
     disk_size_gb: Positive = 100
@@ -86,7 +86,7 @@ class PoolOptions(Model):
 
 
 class CpuPool(PoolOptions):
-    """An autoscaled pool without TPUs, for example for a Pathways head."""
+    """A pool without TPUs, for example for a Pathways head: autoscaled on GKE, else of as many nodes as `min`."""
 
     machine_type: str
     """Compute Engine machine type, one that the zone offers."""
@@ -95,7 +95,7 @@ class CpuPool(PoolOptions):
 
 
 class SystemPool(PoolOptions):
-    """The pool that carries controllers."""
+    """The pool that carries controllers: autoscaled on GKE, else of as many nodes as `min`."""
 
     machine_type: str | None = None
     """Compute Engine machine type; one that the zone offers if unset."""

@@ -18,11 +18,27 @@ PROJECT_KEY = "gcp:project"
 PROJECT_ID = r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]"
 
 # They stand in for what is missing or malformed, so that everything else can still be checked, and break no rule: the
-# zone is in no table, and the network has no ranges to be too small.
+# zone is in no table, and the network's ranges are large.
 PLACEHOLDERS: dict[str, Any] = {
     "project": "unknown",
     "zone": "unknown-region1-a",
-    "network": {"kind": "existing", "network": "n", "subnetwork": "n", "pods_range": "n", "services_range": "n"},
+    "network": {
+        "kind": "existing",
+        "network": "n",
+        "subnetwork": "n",
+        "pods_range": "n",
+        "services_range": "n",
+        "nodes_cidr": "11.0.0.0/8",
+        "pods_cidr": "64.0.0.0/2",
+        "services_cidr": "12.0.0.0/8",
+    },
+}
+# The same for what a cluster that exists must say about itself.
+CLUSTER_PLACEHOLDERS = {
+    "server": "https://unknown",
+    "ca": "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----",
+    "join_secret": "projects/unknown/secrets/join",
+    "access_secret": "projects/unknown/secrets/access",
 }
 DECISIVE = ("machine_type", "generation", "topology", "chips", "capacity")
 """Keys of a slice that most rules build on: without one of them the rest says nothing."""
@@ -38,7 +54,8 @@ def load_platform(raw: object, *, project: str | None, stack: str = "") -> Platf
     platform, malformed = _parse(raw, project or PLACEHOLDERS["project"])
     errors += malformed
     if platform is not None:
-        errors += rules.check(platform, complete=not malformed)
+        kind_known = not any(error.path in (below("cluster"), below("cluster.kind")) for error in malformed)
+        errors += rules.check(platform, complete=not malformed, backend=platform.backend if kind_known else None)
     if errors or platform is None:
         raise SpecErrors(errors, f"stack {stack}" if stack else "")
     return platform
@@ -75,12 +92,19 @@ def _parse(raw: object, project: str) -> tuple[Platform | None, list[SpecError]]
     try:
         return Platform.model_validate(raw), errors
     except ValidationError as error:
-        details = error.errors(include_url=False)
+        details = _deepest(error.errors(include_url=False))
     errors += (translated(detail, raw) for detail in details)
     try:
         return Platform.model_validate(_without_malformed(raw, details)), errors
     except ValidationError:
         return None, errors
+
+
+def _deepest(details: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Errors without those that only follow from errors further inside: a list of nothing but bad entries is no list
+    of too few."""
+    inner = {detail["loc"][:length] for detail in details for length in range(len(detail["loc"]))}
+    return [detail for detail in details if detail["loc"] not in inner]
 
 
 def _with_text_keys(value: Any) -> Any:
@@ -100,8 +124,9 @@ def _without_malformed(raw: dict[str, Any], details: list[ErrorDetails]) -> dict
                 rest["slices"][name] = {k: v for k, v in rest["slices"].get(name, {}).items() if k != key}
             case ("slices", str(name), *_):
                 rest["slices"].pop(name, None)
-            case ("cluster", str(key), *_) if isinstance(rest.get("cluster"), dict):
-                rest["cluster"] = {k: v for k, v in rest["cluster"].items() if k != key}
+            case ("cluster", str(), str(key), *_) if isinstance(rest.get("cluster"), dict):
+                cluster = {k: v for k, v in rest["cluster"].items() if k != key}
+                rest["cluster"] = cluster | ({key: CLUSTER_PLACEHOLDERS[key]} if key in CLUSTER_PLACEHOLDERS else {})
             case (str(section), *_) if section in PLACEHOLDERS:
                 rest[section] = PLACEHOLDERS[section]
             case (str(section), *_):

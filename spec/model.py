@@ -92,7 +92,7 @@ def _day(value: object) -> str:
 Day = Annotated[str, BeforeValidator(_day), Field(json_schema_extra={"format": "date"})]
 
 
-def _quoted(value: object) -> object:
+def quoted(value: object) -> object:
     """YAML reads `1.30` as the number 1.3: a version must arrive as text."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         raise refusal(f"{value} is a number here, which loses trailing zeros", 'quote it: "1.35"')
@@ -102,7 +102,13 @@ def _quoted(value: object) -> object:
 _VERSION_CHECK, _VERSION_SCHEMA = text(
     r"1\.[0-9]{2}(\.[0-9]+(-gke\.[0-9]+)?)?", "a GKE version", 'for example "1.35", "1.35.2" or "1.35.2-gke.1842000"'
 )
-Version = Annotated[str, BeforeValidator(_quoted), _VERSION_CHECK, _VERSION_SCHEMA]
+Version = Annotated[str, BeforeValidator(quoted), _VERSION_CHECK, _VERSION_SCHEMA]
+
+_ZONE_CHECK, _ZONE_SCHEMA = text(
+    "[a-z]+-[a-z]+[0-9]+-[a-z]{1,2}[0-9]*[a-z]?", "a zone", "for example us-east5-b; the region follows from it"
+)
+Zone = Annotated[str, _ZONE_CHECK, _ZONE_SCHEMA]
+"""A zone of Google Cloud."""
 
 _KMS_CHECK, _KMS_SCHEMA = text(
     "projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+",

@@ -1,6 +1,7 @@
 """The network a platform lives in: its own, or one that exists and is only referenced."""
 
 from ipaddress import IPv4Network
+from math import ceil, log2
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -24,6 +25,16 @@ def _cidr(value: str) -> str:
 
 Cidr = Annotated[str, AfterValidator(_cidr), Field(json_schema_extra={"pattern": r"^[0-9.]+/[0-9]{1,2}$"})]
 """An IPv4 range such as `10.0.0.0/20`."""
+
+
+def pod_block(max_pods: int) -> int:
+    """Addresses set aside for a node's pods: a power of two, at least twice its pods, as GKE does it."""
+    return int(2 ** ceil(log2(2 * max_pods)))
+
+
+def pod_prefix(max_pods: int) -> int:
+    """Length of the prefix of a range with that many addresses."""
+    return 32 - int(log2(pod_block(max_pods)))
 
 
 class CreatedNetwork(Model):
@@ -62,8 +73,14 @@ class ExistingNetwork(Model):
     """Name of the subnet, in the platform's region."""
     pods_range: Name
     """Name of the subnet's secondary range for pods."""
-    services_range: Name
-    """Name of the subnet's secondary range for services."""
+    services_range: Name | None = None
+    """Name of the subnet's secondary range for services; only GKE needs one."""
+    nodes_cidr: Cidr | None = None
+    """Addresses of the subnet; only a self-managed control plane needs to know them."""
+    pods_cidr: Cidr | None = None
+    """Addresses of the range for pods; only a self-managed control plane needs to know them."""
+    services_cidr: Cidr = "10.0.32.0/20"
+    """Addresses that a self-managed cluster gives to services; they need no range of the subnet."""
     project: str | None = None
     """Host project of a shared VPC; own project if unset."""
 
@@ -75,9 +92,6 @@ class ExistingNetwork(Model):
         """Full resource name of the subnet in the platform's region."""
         project = self.project or platform.project
         return f"projects/{project}/regions/{platform.region}/subnetworks/{self.subnetwork}"
-
-
-KINDS = ("create", "existing")
 
 
 def _kind(value: Any) -> Any:

@@ -1,17 +1,18 @@
 """The platform: one object that a person writes, and the plan of everything that follows from it."""
 
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from spec.cluster import CpuPool as CpuPoolSpec
 from spec.cluster import GkeCluster, PoolOptions
 from spec.errors import SpecWarning
-from spec.model import Day, Flag, Labels, Model, Name, text
+from spec.model import Day, Flag, Labels, Model, Name, Zone
 from spec.multikueue import MultiKueue
 from spec.network import CreatedNetwork, Network
 from spec.queues import Cohort, Queue
+from spec.self_managed import ExistingCluster, SelfManagedCluster
 from spec.slice import Slice
 from spec.slices import (
     HOURS_PER_MONTH,
@@ -24,9 +25,6 @@ from spec.slices import (
 )
 from spec.software import Software
 
-_ZONE_CHECK, _ZONE_SCHEMA = text(
-    "[a-z]+-[a-z]+[0-9]+-[a-z]{1,2}[0-9]*[a-z]?", "a zone", "for example us-east5-b; the region follows from it"
-)
 PLATFORM_KEY = "tpu-platform:platform"
 """Where the platform stands in a stack's configuration."""
 
@@ -42,11 +40,23 @@ HYPERDISK_FAMILIES = ("n4", "n4a", "n4d", "c4", "c4a", "c4d", "x4", "h4d")
 SERVICES = (
     "cloudresourcemanager.googleapis.com",
     "compute.googleapis.com",
-    "container.googleapis.com",
     "iam.googleapis.com",
     "logging.googleapis.com",
     "monitoring.googleapis.com",
 )
+
+Backend = Literal["gke", "compute"]
+"""What slices are built as: GKE node pools, or managed instance groups of Compute Engine."""
+
+
+def _kind(value: Any) -> Any:
+    return {"kind": "gke", **value} if isinstance(value, dict) else value
+
+
+Cluster = Annotated[
+    GkeCluster | SelfManagedCluster | ExistingCluster, Field(discriminator="kind"), BeforeValidator(_kind)
+]
+"""GKE (`kind: gke`, the default), Kubernetes of one's own (`kind: self-managed`), or a cluster that exists."""
 
 
 class Rate(Model):
@@ -72,7 +82,7 @@ class Platform(Model):
     """Prefix of every cloud name; two platforms of a project need two names."""
     project: str
     """Google Cloud project; from gcp:project."""
-    zone: Annotated[str, _ZONE_CHECK, _ZONE_SCHEMA]
+    zone: Zone
     """Zone of all slices; the region follows from it."""
     allow_unlisted_zone: Flag = False
     """Accept a TPU generation in a zone where it is not known to be offered."""
@@ -80,8 +90,8 @@ class Platform(Model):
     """Refuse plans that delete or replace the cluster or a slice."""
     labels: Labels = {}
     """Google Cloud labels of everything that takes labels."""
-    cluster: GkeCluster = GkeCluster()
-    """The Kubernetes cluster."""
+    cluster: Cluster = GkeCluster()
+    """The Kubernetes cluster: GKE, one of the platform's own on Compute Engine, or one that exists."""
     network: Network = CreatedNetwork()
     """The network: a new one, or one that exists."""
     slices: dict[Name, Slice] = {}
@@ -108,9 +118,26 @@ class Platform(Model):
         return self.zone.rpartition("-")[0]
 
     @property
+    def backend(self) -> Backend:
+        """What slices are built as."""
+        return "gke" if isinstance(self.cluster, GkeCluster) else "compute"
+
+    @property
+    def gke(self) -> GkeCluster:
+        """The cluster, of a platform on GKE."""
+        assert isinstance(self.cluster, GkeCluster)
+        return self.cluster
+
+    @property
+    def compute(self) -> SelfManagedCluster | ExistingCluster:
+        """The cluster, of a platform whose hosts are Compute Engine's."""
+        assert not isinstance(self.cluster, GkeCluster)
+        return self.cluster
+
+    @property
     def location(self) -> str:
         """Where the control plane is: the region, or the zone."""
-        return self.region if self.cluster.regional else self.zone
+        return self.region if isinstance(self.cluster, GkeCluster) and self.cluster.regional else self.zone
 
     @property
     def cluster_name(self) -> str:
@@ -119,14 +146,22 @@ class Platform(Model):
     @property
     def services(self) -> tuple[str, ...]:
         """Google APIs that the platform calls."""
-        keys = [self.cluster.kms_key, *(spec.kms_key for spec in self.slices.values())]
-        return tuple(sorted([*SERVICES, *(["cloudkms.googleapis.com"] if any(keys) else [])]))
+        keys = [*self._cluster_keys, *(spec.kms_key for spec in self.slices.values())]
+        own = ["container.googleapis.com"] if self.backend == "gke" else ["secretmanager.googleapis.com"]
+        if isinstance(self.cluster, SelfManagedCluster) and self.cluster.control_plane.backups:
+            own.append("storage.googleapis.com")
+        return tuple(sorted([*SERVICES, *own, *(["cloudkms.googleapis.com"] if any(keys) else [])]))
+
+    @property
+    def _cluster_keys(self) -> tuple[str | None, ...]:
+        return () if isinstance(self.cluster, ExistingCluster) else (self.cluster.kms_key,)
 
     @property
     def most_nodes(self) -> int:
         """Nodes of the cluster when everything runs."""
         hosts = sum(pool.most_nodes for plan in self.slice_plans for pool in plan.pools)
-        return hosts + sum(pool.max_nodes for pool in (self.system_pool, *self.cpu_pools))
+        own = self.cluster.control_plane.replicas if isinstance(self.cluster, SelfManagedCluster) else 0
+        return own + hosts + sum(pool.max_nodes for pool in self.all_cpu_pools)
 
     @property
     def workload_namespaces(self) -> tuple[str, ...]:
@@ -202,17 +237,48 @@ class Platform(Model):
         )
 
     @cached_property
-    def system_pool(self) -> CpuPool:
-        """The pool that carries controllers."""
+    def system_pool(self) -> CpuPool | None:
+        """The pool that carries controllers; an existing cluster has its own."""
+        if isinstance(self.cluster, ExistingCluster):
+            return None
         spec = self.cluster.system_pool
         machine_type = spec.machine_type or default_machine(self.zone)
-        return _cpu_pool(SYSTEM_POOL, machine_type, spec.min, spec)
+        return self._cpu_pool(SYSTEM_POOL, machine_type, spec.min, spec)
 
     @cached_property
     def cpu_pools(self) -> tuple[CpuPool, ...]:
         """Further pools without TPUs, by name."""
         pools: dict[str, CpuPoolSpec] = self.cluster.cpu_pools
-        return tuple(_cpu_pool(name, pools[name].machine_type, pools[name].min, pools[name]) for name in sorted(pools))
+        return tuple(
+            self._cpu_pool(name, pools[name].machine_type, pools[name].min, pools[name]) for name in sorted(pools)
+        )
+
+    @property
+    def all_cpu_pools(self) -> tuple[CpuPool, ...]:
+        """Every pool without TPUs, the one that carries controllers first."""
+        return (*([self.system_pool] if self.system_pool else []), *self.cpu_pools)
+
+    @property
+    def cpu_machines(self) -> tuple[tuple[str, str], ...]:
+        """Path and machine type of everything without TPUs: pools, and machines of a control plane that are chosen."""
+        machines = [(f"cluster.cpu_pools.{pool.name}", pool.machine_type) for pool in self.cpu_pools]
+        if self.system_pool:
+            machines.insert(0, ("cluster.system_pool", self.system_pool.machine_type))
+        if isinstance(self.cluster, SelfManagedCluster) and self.cluster.control_plane.machine_type:
+            machines.append(("cluster.control_plane", self.cluster.control_plane.machine_type))
+        return tuple(machines)
+
+    def _cpu_pool(self, name: str, machine_type: str, minimum: int, spec: PoolOptions) -> CpuPool:
+        return CpuPool(
+            name=name,
+            machine_type=machine_type,
+            min_nodes=minimum,
+            max_nodes=spec.max if self.backend == "gke" else minimum,
+            disk_type=spec.disk_type or default_disk(machine_type),
+            disk_size_gb=spec.disk_size_gb,
+            labels=spec.labels,
+            taints=tuple(api_taint(taint.key, taint.value, taint.effect) for taint in spec.taints),
+        )
 
     @cached_property
     def totals(self) -> dict[str, Any]:
@@ -246,20 +312,11 @@ def default_machine(zone: str) -> str:
     return MACHINE_IN_ZONE.get(zone, DEFAULT_MACHINE)
 
 
+def default_disk(machine_type: str) -> str:
+    """Boot disk type that a CPU machine type takes."""
+    return "hyperdisk-balanced" if machine_type.partition("-")[0] in HYPERDISK_FAMILIES else "pd-balanced"
+
+
 def below(path: str) -> str:
     """A path below the platform, as it stands in the stack file."""
     return f"{PLATFORM_KEY}.{path}" if path else PLATFORM_KEY
-
-
-def _cpu_pool(name: str, machine_type: str, minimum: int, spec: PoolOptions) -> CpuPool:
-    family = machine_type.partition("-")[0]
-    return CpuPool(
-        name=name,
-        machine_type=machine_type,
-        min_nodes=minimum,
-        max_nodes=spec.max,
-        disk_type=spec.disk_type or ("hyperdisk-balanced" if family in HYPERDISK_FAMILIES else "pd-balanced"),
-        disk_size_gb=spec.disk_size_gb,
-        labels=spec.labels,
-        taints=tuple(api_taint(taint.key, taint.value, taint.effect) for taint in spec.taints),
-    )

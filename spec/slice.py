@@ -15,7 +15,13 @@ _EMAIL_CHECK, _EMAIL_SCHEMA = text(
     "NAME@PROJECT.iam.gserviceaccount.com, not a default account",
 )
 _IMAGE_CHECK, _IMAGE_SCHEMA = text(
-    r"(projects/[^/]+/)?global/images/[^/]+", "a disk image", "projects/PROJECT/global/images/IMAGE"
+    r"(projects/[^/]+/)?global/images/(family/)?[^/]+", "a disk image", "projects/PROJECT/global/images/IMAGE"
+)
+
+_TEMPLATE_CHECK, _TEMPLATE_SCHEMA = text(
+    r"projects/[^/]+/(global|regions/[^/]+)/instanceTemplates/[^/]+",
+    "an instance template",
+    "projects/PROJECT/global/instanceTemplates/NAME",
 )
 
 
@@ -45,7 +51,10 @@ class AdditionalNetwork(Model):
 
 
 class NodeDrain(Model):
-    """How a host is emptied before its pool is deleted, so that training can write a checkpoint."""
+    """How a host is emptied before its pool is deleted, so that training can write a checkpoint.
+
+    Without GKE the update that deletes the group of hosts empties them, and waits for it.
+    """
 
     respect_pdb: Flag = True
     """Honour PodDisruptionBudgets when the pool is deleted."""
@@ -90,29 +99,29 @@ class Slice(Model):
     ] = (OnDemand(model="on-demand"),)
     """Where hosts come from; a list is an order of fallback."""
     devices: Literal["device-plugin", "dra"] = "device-plugin"
-    """How pods get chips: GKE's device plugin, or claims through the TPU DRA driver."""
+    """How pods get chips: the TPU device plugin, or claims through the TPU DRA driver."""
     autoscale: Flag | None = None
-    """Let GKE add and remove whole slices. Flex-start and queued always do."""
+    """Let GKE add and remove whole slices; on GKE flex-start and queued always do. GKE only."""
     dynamic_slicing: Flag = False
-    """tpu7x: provision 4x4x4 cubes that the slice controller joins to slices at run time."""
+    """tpu7x: provision 4x4x4 cubes that the slice controller joins to slices at run time. GKE only."""
     protect: Flag | None = None
     """Refuse plans that delete the slices; as the platform if unset."""
     boot_disk: BootDisk = BootDisk()
     """The disk hosts start from."""
     secondary_boot_disks: tuple[SecondaryBootDisk, ...] = ()
-    """Disk images that cache container images."""
+    """Disk images that cache container images. GKE only."""
     image_streaming: Flag = True
-    """Start containers before their image is fully pulled."""
+    """Start containers before their image is fully pulled. GKE only."""
     dranet: Flag = False
-    """Hand accelerator network interfaces to pods (DRANET)."""
+    """Hand accelerator network interfaces to pods (DRANET). GKE only."""
     additional_networks: tuple[AdditionalNetwork, ...] = ()
-    """Further VPCs for hosts; not together with dranet."""
+    """Further VPCs for hosts; not together with dranet. GKE only."""
     max_pods_per_node: Annotated[int, Field(strict=True, ge=8, le=256)] = 15
     """Most pods on a host; few save pod addresses."""
     host_maintenance: Literal["AS_NEEDED", "PERIODIC"] | None = None
-    """When Google maintains hosts; PERIODIC only within a reservation made so."""
+    """When Google maintains hosts; PERIODIC only within a reservation made so. GKE only."""
     node_drain: NodeDrain | None = None
-    """How hosts are emptied before deletion."""
+    """How hosts are emptied before deletion; at most half an hour in all without GKE."""
     labels: Labels = {}
     """Kubernetes labels of the hosts."""
     taints: tuple[Taint, ...] = ()
@@ -125,3 +134,7 @@ class Slice(Model):
     """Service account of the hosts; the platform's own if unset."""
     kms_key: KmsKey | None = None
     """Cloud KMS key that encrypts boot disks."""
+    image: Annotated[str, _IMAGE_CHECK, _IMAGE_SCHEMA] | None = None
+    """Disk image of hosts that are not GKE's; Google's newest of the generation's family if unset."""
+    instance_template: Annotated[str, _TEMPLATE_CHECK, _TEMPLATE_SCHEMA] | None = None
+    """Instance template of your own for hosts that are not GKE's, which must make hosts of that machine type join."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from spec import capacity as models
 from spec import versions
-from spec.capacity import BEHAVIOUR, AnyCapacity, Behaviour
+from spec.capacity import BEHAVIOUR, SCHEDULING, AnyCapacity, Behaviour
 from spec.catalogue import Generation, Machine, Price
 from spec.labels import COMPUTE_CLASS_LABEL, QUEUED_LABEL, TAINT_EFFECTS
 from spec.queueing import FLAVOR_LABEL, flavor_of
@@ -126,9 +126,11 @@ class SlicePlan:
 
     `hosts`, `chips`: of one slice; `count`: how many slices. A slice with fallbacks has one plan for each alternative,
     all of the same `group`; other plans have the group's name as their own. `wait`: text for people.
-    `price_per_chip_hour` None: no price known.
+    `price_per_chip_hour` None: no price known. `backend`: "gke" or "compute", where each pool is a managed instance
+    group of that size.
     """
 
+    backend: str
     name: str
     group: str
     count: int
@@ -212,6 +214,7 @@ class SlicePlan:
             "capacity": self.capacity,
             "placement": placement
             and {"type": placement.type, "topology": placement.topology, "policy": placement.policy},
+            "backend": self.backend,
             "pools": [{"nodes": pool.node_count, "min": pool.min_nodes, "max": pool.max_nodes} for pool in self.pools],
             "price_per_hour_usd": self.price_per_hour,
             "quota": quota
@@ -229,11 +232,13 @@ def plan_group(platform: "Platform", group: str, spec: Slice) -> Iterator[SliceP
 
 def _plan(platform: "Platform", group: str, spec: Slice, shape: Shape, capacity: AnyCapacity) -> SlicePlan:
     behaviour = BEHAVIOUR[capacity.model]
+    on_gke = platform.backend == "gke"
     fallback = len(spec.capacity) > 1
-    autoscaled = behaviour.always_autoscaled or fallback or bool(spec.autoscale)
+    autoscaled = on_gke and (behaviour.always_autoscaled or fallback or bool(spec.autoscale))
     name = f"{group}-{capacity.model}" if fallback else group
     compute_class = f"{platform.name}-{group}" if fallback else None
     return SlicePlan(
+        backend=platform.backend,
         name=name,
         group=group,
         count=spec.count,
@@ -271,10 +276,10 @@ def _plan(platform: "Platform", group: str, spec: Slice, shape: Shape, capacity:
         version=_version(platform, shape),
         protect=platform.protect if spec.protect is None else spec.protect,
         delete_before_replace=True,
-        timeout_hours=PROVIDER_TIMEOUT_HOURS if autoscaled else max(PROVIDER_TIMEOUT_HOURS, behaviour.wait_hours + 1),
+        timeout_hours=max(PROVIDER_TIMEOUT_HOURS, 0 if autoscaled else behaviour.wait_hours + 1),
         price_per_chip_hour=_price(platform, shape.generation, behaviour),
         quota=_quota(platform, spec.count * shape.chips, shape.generation, behaviour),
-        wait=behaviour.wait,
+        wait=behaviour.wait if on_gke or capacity.model not in SCHEDULING else SCHEDULING[capacity.model].words,
         compute_class=compute_class,
     )
 
@@ -292,7 +297,7 @@ def policy_mode(spec: Slice) -> str | None:
 def _placement(platform: "Platform", spec: Slice, shape: Shape) -> Placement | None:
     if not shape.multi_host:
         return None
-    if shape.generation.placement == "compact":
+    if platform.backend == "gke" and shape.generation.placement == "compact":
         return Placement("COMPACT", shape.topology, None)
     return Placement("", shape.topology, policy_name(platform, shape.topology, policy_mode(spec)))
 
@@ -347,7 +352,7 @@ def api_taint(key: str, value: str, effect: str) -> Taint:
 
 def _version(platform: "Platform", shape: Shape) -> str | None:
     """New pools may start below the control plane's version; only where a generation needs a floor is that pinned."""
-    version = platform.cluster.version
+    version = platform.gke.version if platform.backend == "gke" else None
     return version if version and shape.generation.min_version and versions.is_exact(version) else None
 
 

@@ -8,9 +8,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from spec.capacity import BEHAVIOUR
 from spec.errors import SpecError
-from spec.network import KINDS
 from spec.platform import Platform, below
 
 WRITE = {
@@ -33,21 +31,25 @@ WRITE = {
 }
 """What to write instead, by pydantic's type of error, with that error's context filled in."""
 
-ALTERNATIVES = {"kind": list(KINDS), "model": list(BEHAVIOUR)}
-"""Keys that tell alternatives apart, with their values."""
+TAGS = ("kind", "model")
+"""Keys that tell the alternatives of a union apart."""
 
 
 class Place(NamedTuple):
-    """Where an error is: `path` as written, `value` found there, `model` whose keys are possible there."""
+    """Where an error is: `path` as written, `value` found there, `model` whose keys are possible there.
+
+    `alternatives`: the models that the value could be of, or that could stand where `model` does, if there is a choice.
+    """
 
     path: str
     key: str
     value: Any
     model: type[BaseModel] | None
+    alternatives: tuple[type[BaseModel], ...]
 
 
 def translated(detail: ErrorDetails, raw: Mapping[str, Any]) -> SpecError:
-    """Pydantic's error about a raw platform in words of our own."""
+    """Pydantic's error about a raw platform in words of our own; of a key of another alternative, whose it is."""
     place = _place(detail["loc"], raw)
     message, hint, suffix = _words(detail, place)
     return SpecError(below(place.path + suffix), message, hint)
@@ -61,7 +63,7 @@ def _words(detail: ErrorDetails, place: Place) -> tuple[str, str, str]:
     if kind == "missing":
         return "is missing", f"add {place.key}:", ""
     if kind == "extra_forbidden":
-        return "unknown key", _similar(place.key, _keys(place.model)), ""
+        return *_unknown_key(place), ""
     if kind == "literal_error":
         expected = [word.strip("'") for word in context["expected"].replace(" or ", ", ").split(", ")]
         return f"{place.value!r} is not possible here", _similar(str(place.value), expected), ""
@@ -72,10 +74,27 @@ def _words(detail: ErrorDetails, place: Place) -> tuple[str, str, str]:
     return f"{_shown(place.value)}: {detail['msg']}", "see docs/configuration.md", ""
 
 
+def _unknown_key(place: Place) -> tuple[str, str]:
+    """A key that is unknown here, but perhaps that of an alternative: a setting of GKE is none of other clusters."""
+    owners = [f"{key}: {tag}" for other in place.alternatives for key, tag in _tags(other) if _has(other, place.key)]
+    if owners:
+        return f"is a setting of {' or '.join(owners)}", f"leave it out, or write {' or '.join(owners)}"
+    return "unknown key", _similar(place.key, _keys(place.model))
+
+
+def _has(model: type[BaseModel], key: str) -> bool:
+    return key in model.model_fields
+
+
+def _tags(model: type[BaseModel]) -> list[tuple[str, str]]:
+    """Key and value that say of a value in a stack file that it is of this model."""
+    return [(key, tag) for key in TAGS if _has(model, key) for tag in get_args(model.model_fields[key].annotation)]
+
+
 def _wrong_alternative(context: Mapping[str, Any], place: Place) -> tuple[str, str, str]:
     """A union of models to which the key that tells them apart says something else, or nothing."""
     key = context["discriminator"].strip("'")
-    known = ALTERNATIVES[key]
+    known = [tag for model in place.alternatives for _, tag in _tags(model)]
     if not isinstance(place.value, dict):
         return f"{_shown(place.value)} is not possible here", _similar(str(place.value), known), ""
     if key not in place.value:
@@ -110,11 +129,12 @@ def _place(location: tuple[int | str, ...], raw: Mapping[str, Any]) -> Place:
     annotation: Any = Platform
     value: Any = raw
     path, key, model = "", "", None
+    union: tuple[type[BaseModel], ...] = ()
     for part in location:
         annotation = _plain(annotation)
-        alternative = _alternative(annotation, part)
+        alternative = next((member for member in _members(annotation) if part in dict(_tags(member)).values()), None)
         if alternative is not None:
-            annotation = alternative
+            union, annotation = _members(annotation), alternative
         elif isinstance(part, int):
             annotation = get_args(annotation)[0]
             if isinstance(value, list):
@@ -123,7 +143,8 @@ def _place(location: tuple[int | str, ...], raw: Mapping[str, Any]) -> Place:
             model, annotation = _inside(annotation, part)
             path, key = f"{path}.{part}" if path else part, part
             value = value.get(part) if isinstance(value, dict) else None
-    return Place(path, key, value, model)
+    # At the end of the location stands the union itself, or a key of the alternative that was taken last.
+    return Place(path, key, value, model, _members(_plain(annotation)) or (union if model in union else ()))
 
 
 def _plain(annotation: Any) -> Any:
@@ -136,14 +157,10 @@ def _plain(annotation: Any) -> Any:
     return annotation
 
 
-def _alternative(annotation: Any, part: int | str) -> type[BaseModel] | None:
-    """The member of a union of models that a part of a location names."""
-    for member in map(_plain, get_args(annotation)):
-        if isinstance(member, type) and issubclass(member, BaseModel):
-            tags = [get_args(member.model_fields[key].annotation) for key in ALTERNATIVES if key in member.model_fields]
-            if (part,) in tags:
-                return member
-    return None
+def _members(annotation: Any) -> tuple[type[BaseModel], ...]:
+    """The models of a union; none of any other annotation."""
+    members = map(_plain, get_args(annotation))
+    return tuple(member for member in members if isinstance(member, type) and issubclass(member, BaseModel))
 
 
 def _inside(annotation: Any, part: str) -> tuple[type[BaseModel] | None, Any]:

@@ -146,7 +146,7 @@ def _job_spec(platform: "Platform", plan: SlicePlan, flavor: Flavor, job: Job) -
         "ports": [{"containerPort": port} for port in PORTS],
         **_devices(plan, flavor),
     }
-    if plan.devices == "dra" and (plan.multi_host or job.slices > 1):
+    if _must_be_told(plan) and (plan.multi_host or job.slices > 1):
         container["env"] = _worker_environment(plan, job)
     template: Manifest = {"spec": {"restartPolicy": "Never", **_placement(flavor), "containers": [container]}}
     if flavor.topology_aware:
@@ -198,8 +198,16 @@ def _devices(plan: SlicePlan, flavor: Flavor) -> Manifest:
     return {"resources": {"requests": {**requests, **chips}, "limits": chips}}
 
 
+def _must_be_told(plan: SlicePlan) -> bool:
+    """Whether workers must be told who they are and who their peers are: only GKE does so, for device-plugin pods.
+
+    One host by itself has no peers, and the device plugin tells it so (tpu-device-plugin, `initEnvs`).
+    """
+    return plan.devices == "dra" or plan.backend == "compute"
+
+
 def _worker_environment(plan: SlicePlan, job: Job) -> list[Manifest]:
-    """Who a worker is and who its peers are. GKE sets this for device-plugin pods; under DRA nobody does."""
+    """Who a worker is and who its peers are, by the names that JobSet gives to pods."""
 
     def from_label(name: str, label: str) -> Manifest:
         return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}}

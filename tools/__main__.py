@@ -93,6 +93,114 @@ def workload(
 
 
 @app.command()
+def gate(
+    preview: Annotated[Path, typer.Argument(metavar="PREVIEW", help="Output of `pulumi preview --json`.")],
+    allow: Annotated[
+        list[str] | None,
+        typer.Option("--allow", metavar="NAME_OR_URN", help="A deletion or replacement that is meant; repeatable."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    markdown: Annotated[Path | None, typer.Option("--markdown", help="Write the summary to this file as well.")] = None,
+) -> None:
+    """Stop a preview that deletes or replaces clusters, slices, queues, providers or data; summarise it as Markdown.
+
+    Exit code 1: something is given up that was not allowed, or the preview failed. 2: wrong usage, or no such preview.
+    """
+    from tools import gate as rules
+    from tools import gate_report
+    from tools.gate_preview import PreviewError, read
+
+    try:
+        verdict = rules.judge(read(preview), allow or ())
+        summary = gate_report.as_markdown(verdict)
+        if markdown:
+            markdown.write_text(summary)
+    except (PreviewError, rules.AllowError, OSError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(USAGE_ERROR) from None
+    typer.echo(gate_report.as_json(verdict) if as_json else summary, nl=as_json)
+    if not verdict.passes:
+        raise typer.Exit(CONFIGURATION_ERROR)
+
+
+@app.command()
+def preflight(
+    stack: Stack = None,
+    file: File = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Only what needs no account.")] = False,
+) -> None:
+    """Ask Google Cloud, reading only, whether it can give what a stack asks for: APIs, quota, reservations, rights.
+
+    Exit code 1: something blocks an update, or the configuration has errors. 2: wrong usage, or Google is out of reach.
+    """
+    from rich.console import Console
+
+    from spec.errors import SpecErrors
+    from spec.load import load_stack_file
+    from spec.stack_file import read
+    from tools.preflight.cloud import Cloud
+    from tools.preflight.findings import as_json as to_json
+    from tools.preflight.findings import as_table, summary
+    from tools.preflight.run import preflight as run
+
+    path = _stack_file(stack, file)
+    try:
+        platform = load_stack_file(path)
+        settings = {key.removeprefix("gcp:"): value for key, value in read(path).items() if key.startswith("gcp:")}
+    except SpecErrors as errors:
+        typer.echo(str(errors), err=True)
+        raise typer.Exit(CONFIGURATION_ERROR) from None
+    result = run(platform, _stack_name(path), None if offline else Cloud(settings))
+    if as_json:
+        typer.echo(to_json(result.rows))
+    else:
+        Console().print(as_table(result.rows))
+        typer.echo(f"\n{summary(result.rows)}")
+    if not result.connected:
+        raise typer.Exit(USAGE_ERROR)
+    if result.blocked:
+        raise typer.Exit(CONFIGURATION_ERROR)
+
+
+@app.command()
+def permissions(
+    stack: Stack = None,
+    file: File = None,
+    viewer: Annotated[bool, typer.Option("--viewer", help="Of who only previews and refreshes.")] = False,
+    role: Annotated[bool, typer.Option("--role", help="A custom role, for `gcloud iam roles create`.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With the resource types that need each.")] = False,
+) -> None:
+    """Print the IAM permissions that whoever deploys a stack needs, from what its program registers.
+
+    Exit code 1: the configuration has errors, or a resource type's permissions are not known. 2: wrong usage.
+    """
+    from spec.errors import SpecErrors
+    from spec.load import load_stack_file
+    from tools import permissions as text
+    from tools.registrations import registrations
+
+    if role and as_json:
+        raise typer.BadParameter("choose one of --role and --json")
+    path = _stack_file(stack, file)
+    try:
+        found = text.needed(
+            registrations(load_stack_file(path), stack=_stack_name(path)), "viewer" if viewer else "deployer"
+        )
+    except (SpecErrors, text.UnknownTypesError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(CONFIGURATION_ERROR) from None
+    if role:
+        typer.echo(text.as_role(found, _stack_name(path)), nl=False)
+    else:
+        typer.echo(text.as_json(found) if as_json else text.as_text(found))
+
+
+def _stack_name(path: Path) -> str:
+    return path.name.removeprefix("Pulumi.").removesuffix(".yaml")
+
+
+@app.command()
 def schema(write: Write = False) -> None:
     """Make or check the JSON Schema that stack files refer to."""
     from tools.schema import render

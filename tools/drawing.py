@@ -3,14 +3,17 @@
 from collections.abc import Iterator
 from xml.sax.saxutils import escape
 
+from spec.cluster import GkeCluster
+from spec.hosts import replica_zones
 from spec.platform import Platform
+from spec.self_managed import SelfManagedCluster
 from spec.slices import SlicePlan
 
 WIDTH, HEIGHT, GAP, MARGIN, COLUMNS = 250, 92, 16, 18, 3
 TITLE = 26
 STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#202124}.t{font-weight:600}.s{fill:#5f6368}"
-    "rect{rx:8px;stroke-width:1.5}.vpc{fill:#f8f9fa;stroke:#9aa0a6}.gke{fill:#e8f0fe;stroke:#1a73e8}"
+    "rect{rx:8px;stroke-width:1.5}.vpc{fill:#f8f9fa;stroke:#9aa0a6}.cluster{fill:#e8f0fe;stroke:#1a73e8}"
     ".cpu{fill:#fff;stroke:#9aa0a6}.tpu{fill:#e6f4ea;stroke:#188038}"
 )
 
@@ -20,10 +23,23 @@ Box = tuple[str, tuple[str, ...]]
 
 def boxes(platform: Platform) -> Iterator[Box]:
     """What stands in the cluster, in the order in which it is drawn."""
-    for pool in (platform.system_pool, *platform.cpu_pools):
-        yield "cpu", (pool.name, pool.machine_type, f"{pool.min_nodes} to {pool.max_nodes} nodes")
+    if isinstance(platform.cluster, SelfManagedCluster):
+        yield "cpu", ("control plane", *_control_plane_lines(platform, platform.cluster))
+    for pool in platform.all_cpu_pools:
+        bounds = f"{pool.min_nodes} to {pool.max_nodes}" if platform.backend == "gke" else f"{pool.min_nodes}"
+        yield "cpu", (pool.name, pool.machine_type, f"{bounds} nodes")
     for plan in platform.slice_plans:
         yield "tpu", (plan.name, *_slice_lines(plan))
+
+
+def _control_plane_lines(platform: Platform, cluster: SelfManagedCluster) -> Iterator[str]:
+    control_plane, zones = cluster.control_plane, dict.fromkeys(replica_zones(platform))
+    yield f"{_machines(control_plane.replicas)} in {', '.join(zones)}"
+    yield f"{control_plane.access} address{', backups' if control_plane.backups else ''}"
+
+
+def _machines(number: int) -> str:
+    return "1 machine" if number == 1 else f"{number} machines"
 
 
 def _slice_lines(plan: SlicePlan) -> Iterator[str]:
@@ -46,7 +62,7 @@ def svg(platform: Platform) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
         f"<title>TPU platform {escape(platform.name)}</title><style>{STYLE}</style>",
         *_frame("vpc", MARGIN, MARGIN, width - 2 * MARGIN, height - 2 * MARGIN, _network_title(platform)),
-        *_frame("gke", 2 * MARGIN, MARGIN + 2 * TITLE, inner_width, inner_height, _cluster_title(platform)),
+        *_frame("cluster", 2 * MARGIN, MARGIN + 2 * TITLE, inner_width, inner_height, _cluster_title(platform)),
     ]
     for index, (kind, lines) in enumerate(items):
         row, column = divmod(index, COLUMNS)
@@ -70,10 +86,10 @@ def mermaid(platform: Platform) -> str:
     lines = ["flowchart LR", f'  network["{_network_title(platform)}"] --> cluster["{_cluster_title(platform)}"]']
     for policy in platform.workload_policies:
         lines.append(f'  {_id(policy.name)}(["workload policy {policy.name}"])')
-    for index, (_, text) in enumerate(boxes(platform)):
+    items = list(boxes(platform))
+    for index, (_, text) in enumerate(items):
         lines.append(f'  cluster --> box{index}["{"<br/>".join(text)}"]')
-    first = 1 + len(platform.cpu_pools)
-    for index, plan in enumerate(platform.slice_plans, first):
+    for index, plan in enumerate(platform.slice_plans, len(items) - len(platform.slice_plans)):
         if plan.placement and plan.placement.policy:
             lines.append(f"  {_id(plan.placement.policy)} -.-> box{index}")
     return "\n".join(lines) + "\n"
@@ -90,4 +106,15 @@ def _network_title(platform: Platform) -> str:
 
 
 def _cluster_title(platform: Platform) -> str:
-    return f"GKE cluster {platform.cluster_name}, {platform.cluster.release_channel}, nodes in {platform.zone}"
+    return f"{platform.cluster_name}: {cluster_words(platform)}, slices in {platform.zone}"
+
+
+def cluster_words(platform: Platform) -> str:
+    """What kind of cluster the platform has, for people."""
+    cluster = platform.cluster
+    if isinstance(cluster, GkeCluster):
+        return f"GKE {cluster.release_channel} in {platform.location}"
+    if isinstance(cluster, SelfManagedCluster):
+        replicas = _machines(cluster.control_plane.replicas)
+        return f"Kubernetes {cluster.version} of its own on {replicas} in {platform.region}"
+    return f"Kubernetes of somebody else's at {cluster.server}"

@@ -9,26 +9,48 @@ from rich.table import Table
 from rich.text import Text
 
 from spec.errors import SpecErrors
+from spec.hosts import HostGroup, slice_groups
 from spec.platform import Platform
 from spec.slices import HOURS_PER_MONTH, SlicePlan
+from tools.drawing import cluster_words
 
 NEVER_WRAPPED = ("slices", "one slice")
 
 
 def as_json(platform: Platform) -> str:
-    """The platform's plan as JSON; shapes as in `SlicePlan.summary` and `Platform.totals`."""
+    """The platform's plan as JSON; shapes as in `SlicePlan.summary` and `Platform.totals`.
+
+    `groups`: managed instance groups, of a platform without GKE.
+    """
     return json.dumps(
         {
+            "cluster": {"kind": platform.cluster.kind, "backend": platform.backend, "location": platform.location},
             "slices": [plan.summary() for plan in platform.slice_plans],
             "policies": [
                 {"name": policy.name, "topology": policy.topology, "mode": policy.mode}
                 for policy in platform.workload_policies
             ],
+            "groups": [_group(group) for plan in platform.slice_plans for group in _groups(platform, plan)],
             "totals": platform.totals,
             "warnings": [_notice(warning) for warning in platform.warnings],
         },
         indent=2,
     )
+
+
+def _groups(platform: Platform, plan: SlicePlan) -> tuple[HostGroup, ...]:
+    return slice_groups(platform, plan) if platform.backend == "compute" else ()
+
+
+def _group(group: HostGroup) -> dict[str, Any]:
+    return {
+        "name": group.name,
+        "size": group.size,
+        "mode": "BULK" if group.bulk else "INDIVIDUAL",
+        "policy": group.policy,
+        "provisioning_model": group.template.scheduling.provisioning_model,
+        "hosts": list(group.host_names),
+    }
 
 
 def errors_as_json(errors: SpecErrors) -> str:
@@ -44,8 +66,7 @@ def as_text(platform: Platform) -> RenderableType:
     """Heading, a row for each group of slices, totals, quotas and warnings, for rich to print."""
     heading = Text.assemble(
         (platform.name, "bold"),
-        f" in {platform.project}: GKE {platform.cluster.release_channel} in {platform.location}, "
-        f"slices in {platform.zone}",
+        f" in {platform.project}: {cluster_words(platform)}, slices in {platform.zone}",
     )
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, leading=1)
     for column in ("slices", "one slice", "all together", "capacity", "cost"):
@@ -65,9 +86,16 @@ def _row(plan: SlicePlan) -> tuple[str, ...]:
         f"{_count(plan.hosts, 'host')}\n{plan.machine.name}\n{_count(plan.chips, 'chip')}",
         f"{_count(plan.total_chips, 'chip')}\n{_memory(plan.total_chips * generation.hbm_gib)} HBM\n"
         f"{_flops(plan.total_chips * generation.bf16_tflops)} bf16",
-        f"{plan.capacity}{', autoscaled' if plan.pools[0].node_count is None else ''}\nwait: {plan.wait}",
+        f"{plan.capacity}{_hosts_come(plan)}\nwait: {plan.wait}",
         _cost(plan),
     )
+
+
+def _hosts_come(plan: SlicePlan) -> str:
+    """How the hosts of a slice come, where not simply as many as there are."""
+    if plan.pools[0].node_count is None:
+        return ", autoscaled"
+    return ", all hosts at once" if plan.backend == "compute" and plan.multi_host else ""
 
 
 def _cost(plan: SlicePlan) -> str:

@@ -8,9 +8,11 @@ from typing import Any
 from spec import topology
 from spec.catalogue import GENERATIONS, MACHINES, Generation, Machine
 from spec.platform import PLATFORM_KEY
-from spec.rules.held import HELD
+from spec.rules.held import HELD, HELD_OF_GROUPS, Held
 from spec.rules.registry import PLATFORM, QUEUES, SHAPE, SLICE, Rule
 from spec.shape import shape
+from tools.permission_page import permissions_page
+from tools.policies_page import policies_page
 from tools.schema import models, platform_schema
 
 NOTE = "<!-- Made by `python -m tools docs --write`; edit the models or rules instead. -->"
@@ -39,7 +41,8 @@ def _section(name: str, schema: dict[str, Any]) -> Iterator[str]:
     yield from ("", f"## {name}", "", " ".join(schema.get("description", "").partition("\n\n")[0].split()), "")
     yield from ("| key | value | default | meaning |", "|---|---|---|---|")
     required = schema.get("required", [])
-    for key, property_ in schema["properties"].items():
+    # What tells alternatives apart comes first, although models inherit it last.
+    for key, property_ in sorted(schema["properties"].items(), key=lambda item: item[0] not in ("kind", "model")):
         default = "**required**" if key in required else _default(property_)
         yield f"| `{key}` | {_value(property_)} | {default} | {_cell(property_.get('description', ''))} |"
 
@@ -98,9 +101,9 @@ def topologies_page() -> str:
         "",
         "A slice has the product of its topology in chips, on as many hosts as that takes. Prices are estimates.",
         "",
-        "| generation | accelerator label | a chip | a pod | boot disks | flex-start | DRA | first GKE | zones seen "
-        "| USD per chip-hour |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| generation | accelerator label | a chip | a pod | boot disks | flex-start | DRA | first GKE | without GKE "
+        "| zones seen | USD per chip-hour |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
         *map(_generation_row, GENERATIONS.values()),
         "",
         "| machine type | chips | vCPU, memory | by itself | slices of several hosts (hosts) |",
@@ -121,6 +124,7 @@ def _generation_row(generation: Generation) -> str:
         "yes" if generation.dws else "no",
         "yes" if generation.dra else "no",
         generation.min_version or "any",
+        f"no: {generation.off_compute}" if generation.off_compute else f"image `{generation.image}`",
         ", ".join(generation.zones),
         f"{price.amount:.2f} ({price.as_of}); spot about {generation.spot_factor:.0%}" if price else "unknown",
     )
@@ -151,6 +155,10 @@ def _slices_of_several(machine: Machine) -> str:
     )
 
 
+ABOUT = {None: "any", "gke": "GKE", "compute": "no GKE"}
+"""By back end of a rule: which clusters it is about."""
+
+
 def rules_page() -> str:
     """docs/rules.md: what is refused and what is warned of, with the reason and who states it upstream."""
     lines = [
@@ -160,6 +168,7 @@ def rules_page() -> str:
         "",
         "A platform that breaks a rule is refused before anything is created, with the path in the stack file, what is",
         "wrong and what to write instead; all errors come at once. Warnings are shown by `python -m tools explain`.",
+        "A rule is about any cluster, about GKE, or about clusters without GKE: `kind: self-managed` and `existing`.",
     ]
     sections: tuple[tuple[str, list[Rule[Any]]], ...] = (
         ("Shape of a slice", list(SHAPE.rules)),
@@ -168,16 +177,22 @@ def rules_page() -> str:
         ("Queues", list(QUEUES.rules)),
     )
     for title, rules in sections:
-        lines += ["", f"## {title}", "", "| rule | level | reason | source |", "|---|---|---|---|"]
-        lines += [f"| {rule.id} | {rule.level} | {_cell(rule.reason)} | {_cell(rule.source)} |" for rule in rules]
+        lines += ["", f"## {title}", "", "| rule | level | about | reason | source |", "|---|---|---|---|---|"]
+        lines += [
+            f"| {rule.id} | {rule.level} | {ABOUT[rule.backend]} | {_cell(rule.reason)} | {_cell(rule.source)} |"
+            for rule in rules
+        ]
     lines += ["", "## Held by construction", "", "Nothing that breaks these can be written down.", ""]
     lines += ["| rule | what always holds | source |", "|---|---|---|"]
-    lines += [f"| {rule.id} | {_cell(rule.statement)} | {_cell(rule.source)} |" for rule in HELD]
+    held: list[Held[Any]] = [*HELD, *HELD_OF_GROUPS]
+    lines += [f"| {rule.id} | {_cell(rule.statement)} | {_cell(rule.source)} |" for rule in held]
     return "\n".join(lines) + "\n"
 
 
 PAGES = {
     "configuration.md": configuration_page,
+    "policies.md": lambda: policies_page(NOTE),
+    "permissions.md": permissions_page,
     "rules.md": rules_page,
     "topologies.md": topologies_page,
 }

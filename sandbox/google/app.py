@@ -17,44 +17,25 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route as Path
 from starlette.types import Receive, Scope, Send
 
-# Imported for their handlers.
-from sandbox.google import (
-    container,
-    iam,
-    instance_groups,
-    instances,
-    machines,
-    networking,
-    places,
-    projects,
-    reservations,
-    secrets_and_keys,
-)
+from sandbox.google import container, machines
 from sandbox.google.compute_types import self_link
-from sandbox.google.discovery import Route, checked_body, find_route, unknown_query
-from sandbox.google.errors import GoogleError, invalid, violations
-from sandbox.google.faults import OPERATION_ERRORS, Fault
+from sandbox.google.discovery import find_route
+from sandbox.google.dispatch import handle
+from sandbox.google.errors import GoogleError, invalid
+from sandbox.google.faults import Fault
+from sandbox.google.group_members import unsettled
 from sandbox.google.inventory import inventory
-from sandbox.google.operations import Operation, now
-from sandbox.google.permissions import check, grant, test_permissions
-from sandbox.google.policies import stale
-from sandbox.google.service import HANDLERS, UNLOCKED, Call, new_id, render
+from sandbox.google.operations import now
+from sandbox.google.permissions import grant
+from sandbox.google.roles import is_usable
+from sandbox.google.service import new_id
 from sandbox.google.store import Change
 from sandbox.google.world import World
 
-HANDLER_MODULES = (
-    container,
-    iam,
-    instance_groups,
-    instances,
-    networking,
-    places,
-    projects,
-    reservations,
-    secrets_and_keys,
-)
 log = logging.getLogger(__name__)
 HTTP_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+# A bearer token that starts so stands for the access token of the service account whose e-mail follows.
+ACCOUNT_TOKEN = "sandbox-service-account:"
 
 
 class ConnectionCut(Response):
@@ -71,14 +52,8 @@ def _answer(error: GoogleError) -> JSONResponse:
     return JSONResponse(error.body(), error.code, error.headers)
 
 
-def _routed(request: Request, raw_path: str) -> Route:
-    route = find_route(request.method, raw_path)
-    if route is None:
-        raise GoogleError("NOT_FOUND", f"The requested URL {raw_path} was not found on this server.")
-    return route
-
-
-def _authenticated(request: Request) -> None:
+def _caller(world: World, request: Request) -> str:
+    """The e-mail of the service account whose token a request carries; "" for any other token, the deployer's."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         raise GoogleError(
@@ -86,6 +61,10 @@ def _authenticated(request: Request) -> None:
             "Request is missing required authentication credential. Expected OAuth 2 access token, login cookie or"
             " other valid authentication credential.",
         )
+    email = token.removeprefix(ACCOUNT_TOKEN) if token.startswith(ACCOUNT_TOKEN) else ""
+    if email and not is_usable(world, email):
+        raise GoogleError("UNAUTHENTICATED", f"Service account {email} does not exist or is disabled.")
+    return email
 
 
 def _parsed(raw: bytes) -> Any:
@@ -95,40 +74,6 @@ def _parsed(raw: bytes) -> Any:
         return json.loads(raw)
     except ValueError as problem:
         raise invalid(f"Invalid JSON payload received. {problem}", reason="parseError") from problem
-
-
-def _call(world: World, route: Route, body: Any, query: list[tuple[str, str]]) -> Call:
-    unknown = unknown_query(route.method, [name for name, _ in query])
-    if unknown:
-        raise violations(unknown)
-    return Call(world, route, checked_body(route.document, route.method, body, route.params), dict(query))
-
-
-def _handle(call: Call, fault: Fault | None) -> Any:
-    """Runs the handler, and what it started, to the point where Google would answer."""
-    method = call.method
-    if method.endswith(".testIamPermissions"):
-        return test_permissions(call)
-    handler = HANDLERS.get(method)
-    if handler is None:
-        raise GoogleError("UNIMPLEMENTED", f"Method {method} is not part of this emulator.")
-    if method in UNLOCKED:
-        check(call)
-        return handler(call)
-    with call.store.lock:
-        call.world.require_service(call.project, call.route.document.api)
-        check(call)
-        if fault and fault.kind == "etag":
-            raise stale(str((call.body.get("policy") or call.body).get("etag", "")), "changed")
-        result = handler(call)
-        if not isinstance(result, Operation):
-            return result
-        if fault and fault.kind == "operation":
-            code, message = OPERATION_ERRORS[fault.code]
-            result.error = {"code": code, "message": message, "reason": fault.code}
-        call.world.operations.register(result)
-    call.world.operations.launch(result)
-    return render(call.world.operations.get(result.name) or result)
 
 
 def _serve(world: World, request: Request, raw_path: str, raw_body: bytes) -> Response:
@@ -142,10 +87,12 @@ def _serve(world: World, request: Request, raw_path: str, raw_body: bytes) -> Re
     if fault and fault.kind == "cut" and not fault.processed:
         return ConnectionCut()
     try:
-        route = _routed(request, raw_path)
-        _authenticated(request)
+        route = find_route(request.method, raw_path)
+        if route is None:
+            raise GoogleError("NOT_FOUND", f"The requested URL {raw_path} was not found on this server.")
+        caller = _caller(world, request)
         query = parse_qsl(request.url.query, keep_blank_values=True)
-        answer: Response = JSONResponse(_handle(_call(world, route, _parsed(raw_body), query), fault))
+        answer: Response = JSONResponse(handle(world, route, _parsed(raw_body), query, caller, fault))
     except GoogleError as error:
         answer = _answer(error)
     except Exception:
@@ -198,6 +145,14 @@ class ZoneSeed(_Input):
 
     zone: str
     generations: list[str]
+
+
+class Stock(_Input):
+    """All machines of a type that a zone has for groups, those in use included; null: as many as anybody wants."""
+
+    zone: str
+    machine_type: str
+    machines: int | None = Field(ge=0)
 
 
 class Permissions(_Input):
@@ -299,6 +254,16 @@ def _zones(world: World, request: Request, body: bytes) -> None:
     world.store.put("sandbox.zones", seed.zone, {"generations": seed.generations})
 
 
+def _stock(world: World, request: Request, body: bytes) -> None:
+    stock = Stock.model_validate_json(body)
+    world.machine(stock.machine_type, stock.zone)
+    with world.store.lock:
+        world.store.put("sandbox.stock", f"{stock.zone}/{stock.machine_type}", {"machines": stock.machines})
+        waiting = unsettled(world)
+    for operation in waiting:
+        world.operations.start(operation)
+
+
 def _permissions(world: World, request: Request, body: bytes) -> None:
     grant(world, Permissions.model_validate_json(body).granted)
 
@@ -320,6 +285,7 @@ def build_app(world: World) -> Starlette:
             Path("/sandbox/quotas", _control(_quotas), methods=["POST"]),
             Path("/sandbox/reservations", _control(_reservations), methods=["POST"]),
             Path("/sandbox/zones", _control(_zones), methods=["POST"]),
+            Path("/sandbox/stock", _control(_stock), methods=["POST"]),
             Path("/sandbox/permissions", _control(_permissions), methods=["POST"]),
             Path("/sandbox/pools/{pool:path}", _control(_resize), methods=["POST"]),
             Path("/{path:path}", google, methods=HTTP_METHODS),

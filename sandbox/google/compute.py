@@ -29,6 +29,8 @@ COMPLETE: dict[str, Callable[[Call, str, Resource], Resource]] = {}  # fills in 
 SHOW: dict[str, Callable[[World, str, Resource], Resource]] = {}  # adds what is only known when it is read
 ALONG: dict[str, Callable[[World, str, Resource | None, Resource | None], list[Change]]] = {}  # (before, after): rest
 DERIVED: dict[str, Callable[[World, str], dict[str, Resource]]] = {}  # resources other services own, under a parent
+USERS: dict[str, Callable[[World, Resource], list[str]]] = {}  # full names of what uses one other than by a link
+FOLLOWS: dict[str, str] = {}  # what happens when an operation on one of them ends, by `world.LAST` and `world.AFTER`
 IMMUTABLE = frozenset({"id", "name", "kind", "creationTimestamp", "selfLink", "region", "zone", "selfLinkWithId"})
 
 
@@ -121,7 +123,8 @@ def _born(collection: Collection, name: str, project: str, place: str, resource:
 
 
 def start(call: Call, verb: str, name: str, resource: Resource, changes: list[Change]) -> Operation:
-    return Operation(call.method, call.project, location(call), verb, name, resource["id"], changes)
+    follow = FOLLOWS.get(call.method.split(".")[1], "")
+    return Operation(call.method, call.project, location(call), verb, name, resource["id"], changes, follow=follow)
 
 
 def ready(world: World, name: str) -> None:
@@ -266,6 +269,8 @@ def _users(world: World, collection: Collection, name: str) -> Iterator[str]:
         for resource in world.store.all(row.store_kind).values():
             if name in map(relative, linked(resource, path)):
                 yield relative(resource["selfLink"])
+    if collection.name in USERS:
+        yield from USERS[collection.name](world, world.store.get(collection.store_kind, name) or {})
     kind, path = GKE_LINKS.get(collection.name, ("", ""))
     for owner, resource in world.store.all(kind).items():
         ref = ClusterRef.parse(owner)

@@ -114,7 +114,15 @@ _ROWS = (
     Collection(
         "routers", "compute#router", "regions", links=(NETWORK, ("nats[].subnetworks[].name", ("subnetworks",)))
     ),
-    Collection("addresses", "compute#address", "regions", links=(NETWORK, SUBNETWORK), tokens=LABELS, defaults=ADDRESS),
+    Collection(
+        "addresses",
+        "compute#address",
+        "regions",
+        links=(NETWORK, SUBNETWORK),
+        tokens=LABELS,
+        defaults=ADDRESS,
+        at_once=True,
+    ),
     Collection(
         "globalAddresses",
         "compute#address",
@@ -130,7 +138,7 @@ _ROWS = (
         "compute#disk",
         "zones",
         tokens=LABELS,
-        defaults={"status": "READY", "sizeGb": "10", "physicalBlockSizeBytes": "4096", "users": []},
+        defaults={"status": "READY", "physicalBlockSizeBytes": "4096"},
     ),
     Collection(
         "instances",
@@ -207,7 +215,8 @@ _ROWS = (
         "regions",
         links=(NETWORK, SUBNETWORK, ("backendService", ("regionBackendServices",))),
         tokens=("fingerprint", "labelFingerprint"),
-        defaults={"networkTier": "PREMIUM", "IPProtocol": "TCP"},
+        defaults={"networkTier": "PREMIUM", "IPProtocol": "TCP", "description": ""},
+        at_once=True,
     ),
 )
 COLLECTIONS = {row.name: row for row in _ROWS}

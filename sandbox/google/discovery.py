@@ -50,6 +50,7 @@ MOUNTS = (
     Mount("/crm/v3/", "cloudresourcemanager.v3", "/crm/"),
     Mount("/sm/v1/", "secretmanager.v1", "/sm/"),
     Mount("/kms/v1/", "cloudkms.v1", "/kms/"),
+    Mount("/storage/v1/", "storage.v1", "/storage/v1/"),
     # gcloud's endpoint override for Kubernetes Engine takes a bare host
     Mount("/v1beta1/", "container.v1beta1", "/"),
     Mount("/v1/", "container.v1", "/"),

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import re
-import uuid
-from ipaddress import ip_address
-from typing import Any
-
 from sandbox.google import machines
-from sandbox.google.compute import ALONG, COMPLETE, DERIVED, SHOW, change, find, location, resolve, stored
+from sandbox.google.compute import ALONG, COMPLETE, DERIVED, FOLLOWS, SHOW, change, location, resolve, stored
 from sandbox.google.compute_types import COLLECTIONS, TEMPLATES, relative, self_link
 from sandbox.google.errors import GoogleError, exists, invalid, not_found
+from sandbox.google.group_members import (
+    GROUPS,
+    is_bulk,
+    is_settled,
+    last_error,
+    members,
+    missing_names,
+    zone_of,
+)
 from sandbox.google.instances import MAX_RUN_SECONDS, machine_in
-from sandbox.google.networking import free_address
 from sandbox.google.operations import Operation, now
-from sandbox.google.service import Call, dig, fingerprint, handles, new_id, short
+from sandbox.google.service import Call, dig, handles, new_id, short
 from sandbox.google.store import Change, Resource
-from sandbox.google.world import World, instance_model
+from sandbox.google.world import MEMBERS, World, instance_model
 
-GROUPS = ("instanceGroupManagers", "regionInstanceGroupManagers")
 REQUESTS = "compute.resizeRequests"
 MIN_RUN_SECONDS = 600  # of the machines a resize request asks for
-
-
-def _bulk(group: Resource) -> bool:
-    return bool(dig(group, "targetSizePolicy", "mode") == "BULK")
 
 
 def _group(call: Call, name: str, resource: Resource) -> Resource:
@@ -54,28 +52,20 @@ def _group_template(call: Call, reference: str) -> Resource:
     return resolve(call.world, reference, targets, call.project, location(call))[1]
 
 
-def _group_zone(call: Call, group: Resource) -> str:
-    """The zone a group's machines are in; a regional group uses the first of its zones."""
-    if "zone" in call.params:
-        return call.params["zone"]
-    zones = dig(group, "distributionPolicy", "zones") or []
-    return short(zones[0]["zone"]) if zones else machines.zones_of(call.params["region"])[0]
-
-
 def _check_group(call: Call, name: str, group: Resource, properties: Resource) -> None:
-    zone = _group_zone(call, group)
+    zone = zone_of(group)
     machine = machine_in(properties, call.world, zone)
     old = call.store.get(f"compute.{call.method.split('.')[1]}", name)
     if machine.generation and not machine.generation.on_compute:
         raise invalid(f"Machine type {machine.name} cannot be used to create instances in Compute Engine directly.")
-    if old and _bulk(old) != _bulk(group):
+    if old and is_bulk(old) != is_bulk(group):
         raise invalid("Target size policy mode cannot be changed for an existing instance group manager.")
-    if _bulk(group):
+    if is_bulk(group):
         _check_bulk(group, machine, properties, call)
     _check_workload_policy(call, group, machine, properties)
-    before = len(group_instances(call.world, name))
+    before = old["targetSize"] if old else 0
     more = max(group["targetSize"] - before, 0)
-    if _bulk(group) and 0 < before < group["targetSize"]:
+    if is_bulk(group) and 0 < before < group["targetSize"]:
         raise invalid("A managed instance group in BULK mode can only grow when its target size is 0.")
     if more:
         affinity = properties.get("reservationAffinity", {})
@@ -131,81 +121,10 @@ def gang_mode(size: int, hosts: int) -> GoogleError:
     )
 
 
-def group_instances(world: World, group: str) -> list[str]:
-    """Full names of the instances a managed instance group has."""
-    record = world.store.get("compute.groupInstances", group)
-    return record["instances"] if record else []
-
-
-def _instance_name(base: str, number: int) -> str:
-    """Google's pattern "name-###[start]" numbers the instances; otherwise four random characters are added."""
-    pattern = re.fullmatch(r"(.*?)(#+)\[(\d+)\](.*)", base)
-    if pattern:
-        return f"{pattern[1]}{number + int(pattern[3]):0{len(pattern[2])}d}{pattern[4]}"
-    return f"{base}-{uuid.uuid4().hex[:4]}"
-
-
-def _group_rest(world: World, name: str, old: Resource | None, new: Resource | None) -> list[Change]:
-    """A group's instances follow its target size; those that stay keep their template."""
-    present = group_instances(world, name)
-    wanted = new["targetSize"] if new else 0
-    changes = [Change("compute.instances", instance, None) for instance in present[wanted:]]
-    kept = present[:wanted]
-    for number in range(len(kept), wanted):
-        instance, record = _group_instance(world, name, new or {}, number)
-        kept.append(instance)
-        changes.append(Change("compute.instances", instance, record))
-    return [*changes, Change("compute.groupInstances", name, {"instances": kept} if new else None)]
-
-
-def _group_instance(world: World, group: str, value: Resource, number: int) -> tuple[str, Resource]:
-    project = group.split("/")[1]
-    zone = short(value["zone"]) if "zone" in value else _first_zone(value)
-    template: Any = {}
-    for target in (TEMPLATES, "regionInstanceTemplates"):
-        template = template or find(world, COLLECTIONS[target], relative(value["instanceTemplate"])) or {}
-    properties = template["properties"]
-    name = _instance_name(value["baseInstanceName"], number)
-    full = f"projects/{project}/zones/{zone}/instances/{name}"
-    zone_url = self_link(f"projects/{project}/zones/{zone}")
-    items = properties["metadata"].get("items", [])
-    created_by = {"key": "created-by", "value": group}
-    template_item = {"key": "instance-template", "value": relative(template["selfLink"])}
-    record = {
-        **properties,
-        "kind": "compute#instance",
-        "id": new_id(),
-        "name": name,
-        "selfLink": self_link(full),
-        "zone": zone_url,
-        "status": "RUNNING",
-        "creationTimestamp": now(),
-        "machineType": f"{zone_url}/machineTypes/{short(properties['machineType'])}",
-        "metadata": {**properties["metadata"], "items": [*items, created_by, template_item]},
-        "networkInterfaces": [
-            {**nic, "networkIP": _nth_address(world, nic, number)} for nic in properties.get("networkInterfaces", [])
-        ],
-        "fingerprint": fingerprint(full),
-        "labelFingerprint": fingerprint(properties.get("labels", {})),
-    }
-    return full, record
-
-
-def _first_zone(group: Resource) -> str:
-    zones = dig(group, "distributionPolicy", "zones") or []
-    return short(zones[0]["zone"]) if zones else machines.zones_of(short(group["region"]))[0]
-
-
-def _nth_address(world: World, nic: Resource, number: int) -> str:
-    """The address of the n-th machine of a batch that is created at once, counted from the first free one."""
-    subnetwork = world.store.get("compute.subnetworks", relative(nic.get("subnetwork", "")))
-    return str(ip_address(free_address(world, subnetwork)) + number) if subnetwork else ""
-
-
 def _shown_group(world: World, name: str, resource: Resource) -> Resource:
     """Actions and status: a group is stable when it has all its instances and nothing is under way."""
-    present = len(group_instances(world, name))
-    stable = present == resource["targetSize"] and world.operations.under_way(name) is None
+    present = len(members(world, name))
+    stable = is_settled(world, name, resource)
     idle = ("abandoning", "deleting", "recreating", "refreshing", "restarting", "verifying", "creatingWithoutRetries")
     actions = dict.fromkeys(idle, 0) | {"none": present, "creating": max(resource["targetSize"] - present, 0)}
     status = {
@@ -214,12 +133,14 @@ def _shown_group(world: World, name: str, resource: Resource) -> Resource:
         "stateful": {"hasStatefulConfig": False, "perInstanceConfigs": {"allEffective": True}},
         "allInstancesConfig": {"effective": True},
     }
+    if is_bulk(resource):
+        status["bulkInstanceOperation"] = {"inProgress": not stable and present < resource["targetSize"]}
     return {**resource, "currentActions": actions, "status": status}
 
 
 for _name in GROUPS:
     COMPLETE[_name] = _group
-    ALONG[_name] = _group_rest
+    FOLLOWS[_name] = "group"
     SHOW[_name] = _shown_group
 
 
@@ -237,9 +158,11 @@ def resize(call: Call) -> Operation:
     "compute.instanceGroupManagers.listManagedInstances", "compute.regionInstanceGroupManagers.listManagedInstances"
 )
 def list_managed_instances(call: Call) -> Resource:
+    """The group's instances, and those still to come with the reason why they are not there."""
     name, group = stored(call, COLLECTIONS[call.method.split(".")[1]])
-    running = [call.store.get("compute.instances", instance) or {} for instance in group_instances(call.world, name)]
-    return {"managedInstances": [_managed(instance, group) for instance in running]}
+    running = [call.store.get("compute.instances", instance) or {} for instance in members(call.world, name)]
+    coming = [_coming(call, name, group, instance) for instance in missing_names(call.world, name, group)]
+    return {"managedInstances": [*(_managed(instance, group) for instance in running), *coming]}
 
 
 def _managed(instance: Resource, group: Resource) -> Resource:
@@ -253,6 +176,24 @@ def _managed(instance: Resource, group: Resource) -> Resource:
     }
 
 
+def _coming(call: Call, group_name: str, group: Resource, instance: str) -> Resource:
+    error = last_error(call.world, group_name)
+    url = self_link(f"projects/{call.project}/zones/{zone_of(group)}/instances/{instance}")
+    own = {"instance": url, "name": instance, "currentAction": "CREATING"}
+    attempt = {"lastAttempt": {"errors": {"errors": [error]}}} if error else {}
+    return {**own, **attempt, "version": {"instanceTemplate": group["instanceTemplate"]}}
+
+
+@handles("compute.instanceGroupManagers.listErrors", "compute.regionInstanceGroupManagers.listErrors")
+def list_errors(call: Call) -> Resource:
+    name, group = stored(call, COLLECTIONS[call.method.split(".")[1]])
+    error = last_error(call.world, name)
+    coming = missing_names(call.world, name, group) if error else []
+    zone = f"projects/{call.project}/zones/{zone_of(group)}"
+    details = [{"action": "CREATING", "instance": self_link(f"{zone}/instances/{instance}")} for instance in coming]
+    return {"items": [{"error": error, "instanceActionDetails": each} for each in details]}
+
+
 def _managed_groups(world: World, prefix: str) -> dict[str, Resource]:
     """The instance groups that managed instance groups own, by full name."""
     found = {}
@@ -260,8 +201,7 @@ def _managed_groups(world: World, prefix: str) -> dict[str, Resource]:
         for name, manager in world.store.all(f"compute.{kind}").items():
             group = name.replace("/instanceGroupManagers/", "/instanceGroups/")
             if group.startswith(prefix):
-                size = len(group_instances(world, name))
-                own = {"kind": "compute#instanceGroup", "name": manager["name"], "id": manager["id"], "size": size}
+                own = {"kind": "compute#instanceGroup", "name": manager["name"], "id": manager["id"]}
                 found[group] = {**own, "selfLink": self_link(group)}
     return found
 
@@ -269,31 +209,64 @@ def _managed_groups(world: World, prefix: str) -> dict[str, Resource]:
 DERIVED["instanceGroups"] = _managed_groups
 
 
+# Unmanaged groups
+
+
+def _members_of(world: World, group: str) -> list[str]:
+    """The members of an instance group, whoever manages it."""
+    return members(world, group.replace("/instanceGroups/", "/instanceGroupManagers/")) or members(world, group)
+
+
+def _shown_members(world: World, name: str, resource: Resource) -> Resource:
+    """A group has its members' network and counts them."""
+    own = _members_of(world, name)
+    first = world.store.get("compute.instances", own[0]) if own else None
+    network = first["networkInterfaces"][0].get("network") if first else resource.get("network")
+    return {**resource, "size": len(own), **({"network": network} if network else {})}
+
+
+def _without_members(world: World, name: str, old: Resource | None, new: Resource | None) -> list[Change]:
+    return [] if new else [Change(MEMBERS, name, None)]
+
+
+SHOW["instanceGroups"] = _shown_members
+ALONG["instanceGroups"] = _without_members
+
+
 @handles("compute.instanceGroups.listInstances")
 def list_instances(call: Call) -> Resource:
     name = relative(stored(call, COLLECTIONS["instanceGroups"])[1]["selfLink"])
-    manager = name.replace("/instanceGroups/", "/instanceGroupManagers/")
-    own = (call.store.get("compute.groupInstances", name) or {}).get("instances", [])
-    instances = group_instances(call.world, manager) or own
-    items = [{"instance": self_link(instance), "status": "RUNNING"} for instance in instances]
+    found = [call.store.get("compute.instances", member) or {} for member in _members_of(call.world, name)]
+    items = [{"instance": instance["selfLink"], "status": instance["status"]} for instance in found]
     return {"kind": "compute#instanceGroupsListInstances", "items": items}
 
 
 @handles("compute.instanceGroups.addInstances", "compute.instanceGroups.removeInstances")
 def change_members(call: Call) -> Operation:
-    """Members of an unmanaged group; each must be an instance of the same zone."""
+    """Members of an unmanaged group; each must be an instance of the same zone, and be there once."""
     name, old = stored(call, COLLECTIONS["instanceGroups"])
+    adding = call.method.endswith(".addInstances")
+    present = members(call.world, name)
     names = [relative(row.get("instance", "")) for row in call.body.get("instances", [])]
     for instance in names:
         if call.store.get("compute.instances", instance) is None:
             raise not_found(instance, compute=True)
-    present = (call.store.get("compute.groupInstances", name) or {}).get("instances", [])
-    verb = call.method.rpartition(".")[2]
+        if short(instance.rpartition("/instances/")[0]) != call.params["zone"]:
+            raise invalid(f"Instance '{instance}' is not in the zone {call.params['zone']} of the instance group.")
+        if (instance in present) == adding:
+            fact = "already a member" if adding else "not a member"
+            raise invalid(f"Resource '{instance}' is {fact} of '{name}'.", reason="memberAlreadyExists")
     kept = [member for member in present if member not in names]
-    now_in = kept + names if verb == "addInstances" else kept
-    operation = change(call, COLLECTIONS["instanceGroups"], name, old, {**old, "size": len(now_in)}, verb)
-    operation.changes.append(Change("compute.groupInstances", name, {"instances": now_in}))
+    operation = change(call, COLLECTIONS["instanceGroups"], name, old, old, call.method.rpartition(".")[2])
+    operation.changes.append(Change(MEMBERS, name, {"instances": kept + names if adding else kept}))
     return operation
+
+
+@handles("compute.instanceGroups.setNamedPorts")
+def set_named_ports(call: Call) -> Operation:
+    name, old = stored(call, COLLECTIONS["instanceGroups"])
+    new = {**old, "namedPorts": call.body.get("namedPorts", [])}
+    return change(call, COLLECTIONS["instanceGroups"], name, old, new, "setNamedPorts")
 
 
 # Resize requests
@@ -325,7 +298,7 @@ def _request(call: Call) -> tuple[str, Resource]:
 def request_resize(call: Call) -> Operation:
     """Adds machines to a group all at once; here capacity is always there, so the request succeeds with the call."""
     collection, group_name, group = _group_of(call)
-    if _bulk(group):
+    if is_bulk(group):
         raise invalid("Resize requests are not supported with target size policy mode BULK.")
     more = int(call.body.get("resizeBy", 0))
     if more < 1:
@@ -338,6 +311,7 @@ def request_resize(call: Call) -> Operation:
         raise exists(name, compute=True)
     grown = {**group, "targetSize": group["targetSize"] + more}
     operation = change(call, COLLECTIONS[collection], group_name, group, grown, "insert")
+    operation.follow = "group"
     own = {"kind": "compute#instanceGroupManagerResizeRequest", "id": new_id(), "creationTimestamp": now()}
     request = {**call.body, **own, "state": "SUCCEEDED", "selfLink": self_link(name)}
     operation.target_id = own["id"]

@@ -1,4 +1,4 @@
-"""Compute Engine's machines: images, disks, instances and instance templates."""
+"""Compute Engine's machines: instances and instance templates."""
 
 from __future__ import annotations
 
@@ -6,71 +6,24 @@ from sandbox.google import machines
 from sandbox.google.compute import (
     ALONG,
     COMPLETE,
+    FOLLOWS,
     change,
     check_token,
     location,
     stored,
 )
 from sandbox.google.compute_types import COLLECTIONS, TEMPLATES, relative, self_link
-from sandbox.google.errors import invalid, not_found
-from sandbox.google.networking import free_address
+from sandbox.google.disks import attached, boot_disk, check_disk, image_name
+from sandbox.google.errors import invalid
+from sandbox.google.guests import SERIAL
+from sandbox.google.networking import AddressPlan, in_range, instance_addresses
 from sandbox.google.operations import Operation, now
-from sandbox.google.service import Call, dig, filled, fingerprint, handles, new_id, short
+from sandbox.google.service import Call, dig, filled, fingerprint, handles, short
 from sandbox.google.store import Change, Resource
-from sandbox.google.world import World, instance_model
+from sandbox.google.world import MEMBERS, World, instance_model
 
-GROUPS = ("instanceGroupManagers", "regionInstanceGroupManagers")
 MAX_RUN_SECONDS = 604_800  # a flex-start machine lives seven days at most
 SHIELDED = {"enableSecureBoot": False, "enableVtpm": True, "enableIntegrityMonitoring": True}
-
-
-# Images and disks
-
-
-def _image(reference: str, project: str) -> str:
-    """The full name of a boot image given by name or family; 404 when the emulator knows no such image."""
-    name = relative(reference)
-    name = name if name.startswith("projects/") else f"projects/{project}/{name}"
-    _, owner, *_, last = name.split("/")
-    in_family = machines.image_in_family(owner, last)
-    if "/family/" in name and in_family:
-        return f"projects/{owner}/global/images/{in_family}"
-    if "/family/" not in name and (in_family or machines.image_family(owner, last)):
-        return f"projects/{owner}/global/images/{in_family or last}"
-    raise not_found(name, compute=True)
-
-
-def _check_disk(disk: Resource, machine: machines.MachineType | None) -> None:
-    kind = short(dig(disk, "initializeParams", "diskType") or "")
-    generation = machine.generation if machine else None
-    if kind and generation and kind not in generation.disks:
-        allowed = ", ".join(sorted(generation.disks))
-        raise invalid(
-            f"[{kind}] features and [instance_type: {machine.name if machine else ''}] are not compatible for creating"
-            f" instance. Allowed disk types: {allowed}."
-        )
-
-
-def _disk_record(project: str, zone: str, name: str, parameters: Resource, image: str, user: str) -> Resource:
-    kind = short(parameters.get("diskType", "pd-standard"))
-    zone_url = self_link(f"projects/{project}/zones/{zone}")
-    size = str(parameters.get("diskSizeGb", 10))
-    return {
-        "kind": "compute#disk",
-        "id": new_id(),
-        "name": name,
-        "sizeGb": size,
-        "status": "READY",
-        "type": f"{zone_url}/diskTypes/{kind}",
-        "sourceImage": self_link(image) if image else "",
-        "zone": zone_url,
-        "selfLink": f"{zone_url}/disks/{name}",
-        "creationTimestamp": now(),
-        "labels": parameters.get("labels", {}),
-        "labelFingerprint": fingerprint(parameters.get("labels", {})),
-        "physicalBlockSizeBytes": "4096",
-        "users": [user],
-    }
 
 
 # Instances
@@ -122,38 +75,40 @@ def _shared(properties: Resource, machine: machines.MachineType | None) -> Resou
     return result
 
 
-def _nic(world: World, nic: Resource, index: int, *, addressed: bool) -> Resource:
-    """An interface with its network taken from the subnetwork; instances also get an address."""
+def _nic(world: World, nic: Resource, index: int) -> Resource:
+    """An interface with its network taken from the subnetwork."""
     subnetwork = world.store.get("compute.subnetworks", relative(nic.get("subnetwork", "")))
-    result = {**nic, "kind": "compute#networkInterface", "name": f"nic{index}"}
-    if subnetwork:
-        result["network"] = subnetwork["network"]
-    if addressed:
-        result = {"stackType": "IPV4_ONLY", **result, "fingerprint": fingerprint(nic)}
-        if subnetwork and "networkIP" not in result:
-            result["networkIP"] = free_address(world, subnetwork)
+    own = {"kind": "compute#networkInterface", "name": f"nic{index}"}
+    return {**nic, **own, **({"network": subnetwork["network"]} if subnetwork else {})}
+
+
+def _nics(world: World, properties: Resource) -> list[Resource]:
+    return [_nic(world, nic, i) for i, nic in enumerate(properties.get("networkInterfaces", []))]
+
+
+def addressed(world: World, plan: AddressPlan, nics: list[Resource]) -> list[Resource]:
+    """The interfaces of an instance with addresses and alias ranges of their own. Raises 400 when none are left."""
+    return [_addressed(world, plan, nic) for nic in nics]
+
+
+def _addressed(world: World, plan: AddressPlan, nic: Resource) -> Resource:
+    subnetwork = world.store.get("compute.subnetworks", relative(nic.get("subnetwork", "")))
+    result = {"stackType": "IPV4_ONLY", **nic, "fingerprint": fingerprint(nic)}
+    if subnetwork is None:
+        return result
+    if "networkIP" not in nic:
+        result["networkIP"] = plan.address(subnetwork)
+    elif not in_range(subnetwork, nic["networkIP"]) or nic["networkIP"] in instance_addresses(world):
+        raise invalid(
+            f"Invalid value for field 'resource.networkInterfaces[].networkIP': '{nic['networkIP']}'. The address is"
+            f" outside the range {subnetwork['ipCidrRange']} or already used by another instance."
+        )
+    if "aliasIpRanges" in nic:
+        result["aliasIpRanges"] = [
+            {**a, "ipCidrRange": plan.alias(subnetwork, a.get("subnetworkRangeName", ""), a["ipCidrRange"])}
+            for a in nic["aliasIpRanges"]
+        ]
     return result
-
-
-def _attached(call: Call, owner: str, disk: Resource, index: int) -> Resource:
-    """A disk as an instance shows it; the disk itself is made by `_instance_rest`."""
-    name = dig(disk, "initializeParams", "diskName") or short(owner) + (f"-{index}" if index else "")
-    zone_url = self_link(f"projects/{call.project}/zones/{location(call)}")
-    size = dig(disk, "initializeParams", "diskSizeGb") or disk.get("diskSizeGb") or "10"
-    own = {
-        "kind": "compute#attachedDisk",
-        "type": "PERSISTENT",
-        "mode": "READ_WRITE",
-        "interface": "SCSI",
-        "deviceName": f"persistent-disk-{index}",
-        "index": index,
-        "boot": index == 0,
-        "autoDelete": False,
-        "diskSizeGb": str(size),
-        "source": f"{zone_url}/disks/{name}",
-        "architecture": "X86_64",
-    }
-    return filled(disk, own)
 
 
 def _instance(call: Call, name: str, resource: Resource) -> Resource:
@@ -163,7 +118,7 @@ def _instance(call: Call, name: str, resource: Resource) -> Resource:
     machine = machine_in(resource, call.world, zone)
     _check_capacity(resource, machine)
     for disk in resource.get("disks", []):
-        _check_disk(disk, machine)
+        check_disk(disk, machine)
     for account in resource.get("serviceAccounts", []):
         call.world.check_service_account(call.project, account.get("email", ""))
     model = instance_model(resource)
@@ -177,32 +132,39 @@ def _instance(call: Call, name: str, resource: Resource) -> Resource:
         "lastStartTimestamp": now(),
         "deletionProtection": resource.get("deletionProtection", False),
         "shieldedInstanceIntegrityPolicy": {"updateAutoLearnPolicy": True},
-        "disks": [_attached(call, name, disk, i) for i, disk in enumerate(resource.get("disks", []))],
-        "networkInterfaces": [
-            _nic(call.world, nic, i, addressed=True) for i, nic in enumerate(resource.get("networkInterfaces", []))
-        ],
+        "disks": [attached(call, name, disk, i) for i, disk in enumerate(resource.get("disks", []))],
+        "networkInterfaces": addressed(call.world, AddressPlan(call.world), _nics(call.world, resource)),
     }
     return _shared({**resource, **own}, machine)
 
 
 def _instance_rest(world: World, name: str, old: Resource | None, new: Resource | None) -> list[Change]:
-    """An instance brings its new disks with it and takes the auto-delete ones away."""
+    """An instance brings its new disks with it and takes the auto-delete ones away, and its place in a group."""
     if new is None:
-        disks = [relative(d["source"]) for d in (old or {}).get("disks", []) if d.get("autoDelete")]
-        return [Change("compute.disks", disk, None) for disk in disks]
+        disks = [relative(d["source"]) for d in (old or {}).get("disks", []) if d.get("autoDelete") and "source" in d]
+        gone = [Change("compute.disks", disk, None) for disk in disks]
+        return [*gone, Change(SERIAL, name, None), *_without_member(world, name)]
     _, project, _, zone, _, _ = name.split("/")
     changes = [Change("compute.instances", name, {**new, "status": "RUNNING" if old is None else new["status"]})]
     for disk in new["disks"] if old is None else []:
         if "initializeParams" in disk:
-            parameters = disk["initializeParams"]
-            image = _image(parameters["sourceImage"], project) if parameters.get("sourceImage") else ""
-            record = _disk_record(project, zone, short(disk["source"]), parameters, image, new["selfLink"])
+            record = boot_disk(project, zone, short(disk["source"]), disk["initializeParams"])
             changes.append(Change("compute.disks", relative(disk["source"]), record))
     return changes
 
 
+def _without_member(world: World, instance: str) -> list[Change]:
+    """The groups, managed or not, that an instance is a member of, without it."""
+    return [
+        Change(MEMBERS, group, {**row, "instances": [member for member in row["instances"] if member != instance]})
+        for group, row in world.store.all(MEMBERS).items()
+        if instance in row["instances"]
+    ]
+
+
 COMPLETE["instances"] = _instance
 ALONG["instances"] = _instance_rest
+FOLLOWS["instances"] = "repair"
 
 # method -> (fields the body sets, where the body carries its fingerprint, the fingerprint it must equal)
 _SETTERS: dict[str, tuple[str, bool]] = {
@@ -258,6 +220,16 @@ def start_or_stop(call: Call) -> Operation:
     return change(call, COLLECTIONS["instances"], name, old, new, verb)
 
 
+@handles("compute.instances.getSerialPortOutput")
+def serial_port(call: Call) -> Resource:
+    """What the machine wrote to its first serial port; the other three stay empty."""
+    name, instance = stored(call, COLLECTIONS["instances"])
+    text = (call.store.get(SERIAL, name) or {}).get("text", "") if call.query.get("port", "1") == "1" else ""
+    start = int(call.query.get("start", "0"))
+    own = {"kind": "compute#serialPortOutput", "selfLink": f"{instance['selfLink']}/serialPort"}
+    return {**own, "contents": text[start:], "start": str(start), "next": str(len(text))}
+
+
 # Instance templates
 
 
@@ -271,16 +243,14 @@ def _template(call: Call, name: str, resource: Resource) -> Resource:
         )
     _check_capacity(properties, machine)
     for disk in properties.get("disks", []):
-        _check_disk(disk, machine)
+        check_disk(disk, machine)
         if dig(disk, "initializeParams", "sourceImage"):
-            _image(disk["initializeParams"]["sourceImage"], call.project)
+            image_name(disk["initializeParams"]["sourceImage"], call.project)
     for account in properties.get("serviceAccounts", []):
         call.world.check_service_account(call.project, account.get("email", ""))
     shapes = {
         "disks": [filled(disk, _template_disk(i)) for i, disk in enumerate(properties.get("disks", []))],
-        "networkInterfaces": [
-            _nic(call.world, nic, i, addressed=False) for i, nic in enumerate(properties.get("networkInterfaces", []))
-        ],
+        "networkInterfaces": _nics(call.world, properties),
     }
     return {**resource, "properties": _shared({**properties, **shapes}, machine)}
 

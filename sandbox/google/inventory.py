@@ -34,6 +34,7 @@ KINDS: dict[str, Callable[[World, str, Resource], bool]] = {
     "secretmanager.secrets": _always,
     "secretmanager.versions": lambda world, name, value: value["state"] != "DESTROYED",
     "cloudkms.cryptoKeys": _usable,
+    "storage.buckets": _always,
 }
 
 
@@ -53,7 +54,7 @@ def inventory(world: World) -> dict[str, list[str]]:
         members = [
             f"{binding['role']} {member}"
             for name, policy in world.store.all("iam.policies").items()
-            if name.count("/") == 1
+            if name.startswith("projects/") and name.count("/") == 1
             for binding in policy.get("bindings", [])
             for member in binding["members"]
         ]

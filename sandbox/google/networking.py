@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 
 from sandbox.google import machines
-from sandbox.google.compute import COMPLETE, SHOW, change, stored
-from sandbox.google.compute_types import COLLECTIONS, relative
+from sandbox.google.compute import COMPLETE, SHOW, USERS, change, stored
+from sandbox.google.compute_types import COLLECTIONS, relative, self_link
 from sandbox.google.errors import invalid
 from sandbox.google.operations import Operation
 from sandbox.google.service import Call, dig, filled, handles, short
@@ -71,25 +71,110 @@ def _network(world: World, name: str, resource: Resource) -> Resource:
 def _address(call: Call, name: str, resource: Resource) -> Resource:
     """Internal addresses come from their subnetwork, external ones from a documentation range (RFC 5737)."""
     if resource["addressType"] != "INTERNAL":
-        taken = _taken(call.world, "address")
-        return {**resource, "address": resource.get("address") or _free(IPv4Network("203.0.113.0/24"), taken, 0)}
+        return {**resource, "address": resource.get("address") or external_address(call.world)}
     resource = {**resource, "purpose": resource.get("purpose", "GCE_ENDPOINT")}
     link = resource.get("subnetwork")
-    if resource.get("address") or not link:
+    if not link:
         return resource
     subnetwork = call.store.get("compute.subnetworks", relative(link)) or {}
-    return {**resource, "address": free_address(call.world, subnetwork)}
+    own = (call.store.get("compute.addresses", name) or {}).get("address")
+    address = resource.get("address") or internal_address(call.world, subnetwork)
+    if address != own:
+        check_free(call.world, subnetwork, address)
+    return {**resource, "address": address}
 
 
-def free_address(world: World, subnetwork: Resource) -> str:
-    """The lowest address of a subnetwork that no reserved address or instance holds."""
-    instances = world.store.all("compute.instances").values()
-    held = {nic.get("networkIP", "") for instance in instances for nic in instance.get("networkInterfaces", [])}
-    return _free(_range(subnetwork["ipCidrRange"], "ipCidrRange"), held | _taken(world, "address"), 2)
+def external_address(world: World) -> str:
+    held = _taken(world, "addresses", "address") | _taken(world, "forwardingRules", "IPAddress")
+    return _free(IPv4Network("203.0.113.0/24"), held, 0)
 
 
-def _taken(world: World, field: str) -> set[str]:
-    return {address.get(field, "") for kind in ("addresses", "globalAddresses") for address in _all(world, kind)}
+def internal_address(world: World, subnetwork: Resource) -> str:
+    """The lowest address of a subnetwork that no reservation, forwarding rule or instance holds."""
+    return AddressPlan(world).address(subnetwork)
+
+
+def in_range(subnetwork: Resource, address: str) -> bool:
+    return IPv4Address(address) in _range(subnetwork["ipCidrRange"], "ipCidrRange")
+
+
+def instance_addresses(world: World) -> set[str]:
+    """The internal addresses that instances hold."""
+    return {nic.get("networkIP", "") for i in _all(world, "instances") for nic in i.get("networkInterfaces", [])}
+
+
+def check_free(world: World, subnetwork: Resource, address: str) -> None:
+    """400 unless an internal address is in its subnetwork's range and nothing holds it."""
+    if not in_range(subnetwork, address):
+        raise invalid(
+            f"Requested internal IP address {address} is outside the range {subnetwork['ipCidrRange']} of subnetwork"
+            f" '{subnetwork['name']}'.",
+        )
+    if address in AddressPlan(world).held:
+        raise invalid(f"IP '{address}' is already being used by another resource.", reason="ipInUseByAnotherResource")
+
+
+class AddressPlan:
+    """The addresses that are free in a world at one moment; hands each out once.
+
+    For a batch of instances made at once, under the store's lock.
+    """
+
+    def __init__(self, world: World) -> None:
+        nics = [nic for i in _all(world, "instances") for nic in i.get("networkInterfaces", [])]
+        self.held = {nic.get("networkIP", "") for nic in nics}
+        self.held |= _taken(world, "addresses", "address") | _taken(world, "forwardingRules", "IPAddress")
+        aliases = (alias["ipCidrRange"] for nic in nics for alias in nic.get("aliasIpRanges", []))
+        self._aliases = [IPv4Network(alias) for alias in aliases]
+        self._next: dict[tuple[str, str, int], Iterator[IPv4Network]] = {}
+
+    def address(self, subnetwork: Resource) -> str:
+        """The lowest free address of a subnetwork's primary range. Raises 400 when there is none."""
+        address = _free(_range(subnetwork["ipCidrRange"], "ipCidrRange"), self.held, 2)
+        self.held.add(address)
+        return address
+
+    def alias(self, subnetwork: Resource, name: str, wanted: str) -> str:
+        """A free alias range: `wanted` itself, or for "/24" the lowest free one of that size.
+
+        `name` is the secondary range to take it from, "" the primary range.
+        """
+        own = {r["rangeName"]: r["ipCidrRange"] for r in subnetwork.get("secondaryIpRanges", [])}
+        if name and name not in own:
+            raise invalid(f"Secondary range '{name}' does not exist in subnetwork '{subnetwork['name']}'.")
+        whole = _range(own[name] if name else subnetwork["ipCidrRange"], "ipCidrRange")
+        if not wanted.startswith("/"):
+            return self._taken_alias(whole, _range(wanted, "aliasIpRanges[].ipCidrRange"))
+        size = int(wanted.removeprefix("/"))
+        if not whole.prefixlen <= size <= whole.max_prefixlen:
+            raise invalid(f"Alias IP range {wanted} does not fit into the range {whole}.")
+        key = (subnetwork["selfLink"], name, size)
+        candidates = self._next.setdefault(key, self._free_aliases(whole, size))
+        found = next(candidates, None)
+        if found is None:
+            raise invalid(f"IP space of '{whole}' is exhausted.", reason="ipSpaceExhausted")
+        self._aliases.append(found)
+        return str(found)
+
+    def _taken_alias(self, whole: IPv4Network, wanted: IPv4Network) -> str:
+        if not wanted.subnet_of(whole) or any(wanted.overlaps(alias) for alias in self._aliases):
+            raise invalid(f"Alias IP range {wanted} is not in the range {whole} or already in use.")
+        self._aliases.append(wanted)
+        return str(wanted)
+
+    def _free_aliases(self, whole: IPv4Network, size: int) -> Iterator[IPv4Network]:
+        """Free ranges of one size, lowest first; what was held when the plan was made is not looked at twice."""
+        held = [alias for alias in self._aliases if alias.overlaps(whole)]
+        same_size = {alias for alias in held if alias.prefixlen == size}
+        others = [alias for alias in held if alias.prefixlen != size]
+        for candidate in whole.subnets(new_prefix=size):
+            if candidate not in same_size and not any(candidate.overlaps(alias) for alias in others):
+                yield candidate
+
+
+def _taken(world: World, collection: str, field: str) -> set[str]:
+    kinds = (collection, "globalAddresses") if collection == "addresses" else (collection,)
+    return {resource.get(field, "") for kind in kinds for resource in _all(world, kind)}
 
 
 def _all(world: World, collection: str) -> list[Resource]:
@@ -105,9 +190,15 @@ def _free(network: IPv4Network, taken: set[str], skip: int) -> str:
 
 
 def _shown_address(world: World, name: str, resource: Resource) -> Resource:
-    users = [i["selfLink"] for i in _all(world, "instances") if _holds(i, resource.get("address", ""))]
-    users += [r["selfLink"] for r in _all(world, "forwardingRules") if r.get("IPAddress") == resource.get("address")]
+    users = [self_link(user) for user in _address_users(world, resource)]
     return {**resource, "status": "IN_USE", "users": users} if users else resource
+
+
+def _address_users(world: World, resource: Resource) -> list[str]:
+    address = resource.get("address", "")
+    holders = [i for i in _all(world, "instances") if _holds(i, address)]
+    holders += [rule for rule in _all(world, "forwardingRules") if rule.get("IPAddress") == address]
+    return [relative(holder["selfLink"]) for holder in holders]
 
 
 def _holds(instance: Resource, address: str) -> bool:
@@ -148,6 +239,7 @@ COMPLETE |= {
     "resourcePolicies": _resource_policy,
 }
 SHOW |= {"networks": _network, "addresses": _shown_address}
+USERS["addresses"] = _address_users
 
 
 @handles("compute.subnetworks.expandIpCidrRange")

@@ -29,12 +29,12 @@ SECONDS: dict[str, float] = {
     "compute.routers.insert": 8,
     "compute.instances.insert": 25,
     "compute.instances.delete": 40,
-    "compute.instanceGroupManagers.insert": 120,
+    "compute.instanceGroupManagers.insert": 15,
     "compute.instanceGroupManagers.delete": 90,
-    "compute.instanceGroupManagers.resize": 90,
-    "compute.regionInstanceGroupManagers.insert": 120,
+    "compute.regionInstanceGroupManagers.insert": 15,
     "compute.regionInstanceGroupManagers.delete": 90,
-    "compute.regionInstanceGroupManagers.resize": 90,
+    "compute.groupMembers.create": 100,  # the instances of a group, after the group's own operation
+    "compute.groupMembers.queue": 400,  # the same for flex-start machines, which may as well take hours
     "container.projects.locations.clusters.create": 420,
     "container.projects.locations.clusters.update": 60,
     "container.projects.locations.clusters.delete": 240,
@@ -55,8 +55,8 @@ class Operation:
     """A change that is under way.
 
     `target` is the full name of what changes and `target_id` its number; `changes` are applied at the end, `on_error`
-    instead when `error` ({"code", "message"}) is set. `follow` names a cluster whose API server must be created,
-    deleted or told about its pools before the operation is over.
+    instead when `error` ({"code", "message"}) is set. `follow` says what else has to happen before the operation is
+    over: "create", "delete" or "pools" of the API server of `cluster`, or one of the steps in `world.LAST`.
     """
 
     method: str
@@ -109,13 +109,20 @@ class Operations:
     """Runs operations in worker threads when their time has come, and again after a restart of the emulator.
 
     `follow` is called first, in the worker, without the store's lock, and returns the changes that end the operation;
-    an exception it raises fails the operation.
+    an exception it raises fails the operation. `after` returns the operations that one which has succeeded sets going.
     """
 
-    def __init__(self, store: Store, time_scale: float, follow: Callable[[Operation], list[Change]]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        time_scale: float,
+        follow: Callable[[Operation], list[Change]],
+        after: Callable[[Operation], list[Operation]],
+    ) -> None:
         self.store = store
         self.time_scale = time_scale
         self._follow = follow
+        self._after = after
         self._workers = ThreadPoolExecutor(max_workers=16, thread_name_prefix="operation")
         self._queue: list[tuple[float, str]] = []
         self._wake = threading.Condition()
@@ -208,6 +215,14 @@ class Operations:
             operation.changes = operation.on_error = []
             self.store.apply(changes)
             self._save(operation)
+            following = [] if operation.error else self._after(operation)
+            for each in following:
+                self.register(each)
+        for each in following:
+            if each.seconds:
+                self._enqueue(each)
+            else:
+                self._finish(each.name)
 
 
 def _restore(record: dict[str, Any]) -> Operation:

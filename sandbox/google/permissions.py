@@ -1,29 +1,34 @@
 """Which IAM permission each method needs, and the refusal of callers who lack it.
 
-Off until a set of granted permissions is given: then the caller has exactly those. Permission names and the exceptions
-below follow Google's IAM permissions reference and each API's method documentation.
+The deployer may do everything until a set of granted permissions is given: then it has exactly those. Service accounts
+have what the policies of the project and of the resource give them. Permission names and the exceptions below follow
+Google's IAM permissions reference and each API's method documentation.
 """
 
 from __future__ import annotations
 
+import re
+
 from sandbox.google.errors import GoogleError
+from sandbox.google.roles import allows
 from sandbox.google.service import Call, dig
 from sandbox.google.world import World
 
 GRANTED = ("sandbox.permissions", "granted")
 
 # Words of method ids that permissions put differently.
-VERBS = {"insert": "create", "patch": "update", "aggregatedList": "list", "batchEnable": "enable"}
+VERBS = {"insert": "create", "patch": "update", "aggregatedList": "list", "batchEnable": "enable", "batchGet": "get"}
 # Compute collections that share the permissions of another one.
 COMPUTE_ALIASES = {
     "regionInstanceGroupManagers": "instanceGroupManagers",
     "regionInstanceTemplates": "instanceTemplates",
-    "regionHealthChecks": "healthChecks",
 }
 COMPUTE_VERBS = {
     "wait": "get",
     "resize": "update",
     "listManagedInstances": "get",
+    "listErrors": "get",
+    "setNamedPorts": "update",
     "listInstances": "list",
     "addInstances": "update",
     "removeInstances": "update",
@@ -47,6 +52,8 @@ SPECIAL = {
     "iam.projects.roles.patch": "iam.roles.update",
     "serviceusage.operations.get": "",
     "serviceusage.services.consumerQuotaMetrics.list": "serviceusage.quotas.get",
+    "compute.disks.resize": "compute.disks.resize",
+    "compute.reservations.resize": "compute.reservations.resize",
     "secretmanager.projects.secrets.addVersion": "secretmanager.versions.add",
 }
 # Methods on parts of a resource that its own permissions cover: method prefix -> (reading, changing).
@@ -62,22 +69,39 @@ PARTS = {
 }
 SET_ON_CLUSTER = ("setMaintenancePolicy", "setResourceLabels", "setLegacyAbac", "setNetworkPolicy", "setLocations")
 SPECIAL |= {f"{_CLUSTER}.{verb}": "container.clusters.update" for verb in SET_ON_CLUSTER}
-# What a method needs on the resources its body refers to: method -> ((body path, permission), ...).
+# What a method needs on the resources its body refers to: method -> ((body path, permission), ...). A path goes through
+# every entry of a list.
 ALSO: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
     "compute.subnetworks.insert": ((("network",), "compute.networks.updatePolicy"),),
     "compute.firewalls.insert": ((("network",), "compute.networks.updatePolicy"),),
     "compute.routers.insert": ((("network",), "compute.networks.updatePolicy"),),
     "compute.instances.insert": (
-        (("disks",), "compute.disks.create"),
+        (("disks", "initializeParams"), "compute.disks.create"),
+        (("disks", "source"), "compute.disks.use"),
         (("networkInterfaces",), "compute.subnetworks.use"),
-        (("metadata",), "compute.instances.setMetadata"),
+        (("networkInterfaces", "accessConfigs"), "compute.subnetworks.useExternalIp"),
+        (("labels",), "compute.instances.setLabels"),
+        (("metadata", "items"), "compute.instances.setMetadata"),
+        (("tags", "items"), "compute.instances.setTags"),
+        (("serviceAccounts",), "compute.instances.setServiceAccount"),
         (("serviceAccounts",), "iam.serviceAccounts.actAs"),
+    ),
+    "compute.instances.attachDisk": ((("source",), "compute.disks.use"),),
+    "compute.instanceGroups.addInstances": ((("instances",), "compute.instances.use"),),
+    "compute.regionBackendServices.insert": (
+        (("healthChecks",), "compute.regionHealthChecks.useReadOnly"),
+        (("backends", "group"), "compute.instanceGroups.use"),
+    ),
+    "compute.forwardingRules.insert": (
+        (("backendService",), "compute.regionBackendServices.use"),
+        (("subnetwork",), "compute.subnetworks.use"),
     ),
     "compute.instanceTemplates.insert": ((("properties", "serviceAccounts"), "iam.serviceAccounts.actAs"),),
     "compute.regionInstanceTemplates.insert": ((("properties", "serviceAccounts"), "iam.serviceAccounts.actAs"),),
     "compute.instanceGroupManagers.insert": (
         (("versions",), "compute.instanceTemplates.useReadOnly"),
         (("versions",), "compute.instances.create"),
+        (("resourcePolicies", "workloadPolicy"), "compute.resourcePolicies.use"),
     ),
     "compute.addresses.insert": ((("subnetwork",), "compute.subnetworks.use"),),
     f"{_CLUSTER}.create": ((("cluster", "nodeConfig", "serviceAccount"), "iam.serviceAccounts.actAs"),),
@@ -101,9 +125,16 @@ def permission_for(method: str) -> str:
 
 def needed(method: str, body: object) -> list[str]:
     """Every permission a call needs."""
-    also = [permission for path, permission in ALSO.get(method, ()) if dig(body, *path)]
+    also = [permission for path, permission in ALSO.get(method, ()) if _names(body, path)]
     own = permission_for(method)
     return [permission for permission in (own, *also) if permission]
+
+
+def _names(value: object, path: tuple[str, ...]) -> bool:
+    """Whether a body has something at a path."""
+    if isinstance(value, list):
+        return any(_names(entry, path) for entry in value)
+    return _names(dig(value, path[0]), path[1:]) if path and value else bool(value)
 
 
 def grant(world: World, permissions: list[str] | None) -> None:
@@ -116,10 +147,30 @@ def granted(world: World, permission: str) -> bool:
     return own is None or permission in own["permissions"]
 
 
+def permitted(call: Call, permission: str) -> bool:
+    if not call.caller:
+        return granted(call.world, permission)
+    return allows(call.world, call.caller, permission, _policy_holders(call))
+
+
+def _policy_holders(call: Call) -> list[str]:
+    """The resource a call addresses and those it is part of, by the names their policies are kept under."""
+    if call.route.document.api == "storage":
+        return [f"projects/{call.project}", bucket_policy(call.params.get("bucket", ""))]
+    path = re.sub(r"\{(\w+)\}", lambda name: call.params[name[1]], call.route.method.flat_path.partition(":")[0])
+    segments = re.sub(r"^v\d\w*/", "", path).split("/")
+    return ["/".join(segments[:length]) for length in range(2, len(segments) + 1, 2)]
+
+
+def bucket_policy(bucket: str) -> str:
+    """The name under which a bucket's policy is kept."""
+    return f"storage/buckets/{bucket}"
+
+
 def check(call: Call) -> None:
     """403 PERMISSION_DENIED naming the first permission the caller lacks."""
     for permission in needed(call.method, call.body):
-        if not granted(call.world, permission):
+        if not permitted(call, permission):
             raise _denied(call, permission)
 
 
@@ -137,7 +188,8 @@ def _denied(call: Call, permission: str) -> GoogleError:
         text = f'Required "{permission}" permission(s) for "{resource}".'
     else:
         text = (
-            f"Permission '{permission}' denied on resource '//{api}.googleapis.com/{resource}' (or it may not exist)."
+            f"Permission '{permission}' denied on resource '//{api}.googleapis.com/{_policy_holders(call)[-1]}'"
+            " (or it may not exist)."
         )
     info = {
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
@@ -150,4 +202,5 @@ def _denied(call: Call, permission: str) -> GoogleError:
 
 def test_permissions(call: Call) -> dict[str, list[str]]:
     """The answer to every API's testIamPermissions: those of the asked permissions the caller has."""
-    return {"permissions": [p for p in call.body.get("permissions", []) if granted(call.world, p)]}
+    asked = [*call.body.get("permissions", []), *call.values("permissions")]
+    return {"permissions": [p for p in asked if permitted(call, p)]}

@@ -25,9 +25,12 @@ def get_policy(world: World, resource: str) -> Resource:
     return world.store.get(KIND, resource) or EMPTY
 
 
-def set_policy(call: Call, resource: str) -> Resource:
-    """Replaces a policy. Raises 409 ABORTED on a stale etag, 400 for members or roles that do not exist."""
-    policy = dict(call.body.get("policy") or {})
+def set_policy(call: Call, resource: str, wanted: Resource | None = None) -> Resource:
+    """Replaces a policy by `wanted`, by default the body's `policy`.
+
+    Raises 409 ABORTED on a stale etag, 400 for members or roles that do not exist.
+    """
+    policy = dict(call.body.get("policy") or {}) if wanted is None else dict(wanted)
     current = get_policy(call.world, resource)
     sent = policy.pop("etag", "")
     if sent and sent != current["etag"]:

@@ -8,13 +8,14 @@ from sandbox.google import machines
 from sandbox.google.errors import GoogleError, invalid, not_found
 from sandbox.google.operations import Operation
 from sandbox.google.policies import get_policy, set_policy
-from sandbox.google.service import Call, handles, render
+from sandbox.google.service import Call, handles, render, short
 from sandbox.google.store import Change, Resource
 from sandbox.google.world import DEFAULT_QUOTA
 
 CREATED = "2026-01-01T00:00:00.000Z"
 SERVICES = "serviceusage.services"
 MAX_BATCH = 20  # services in one batchEnable call
+MAX_BATCH_READ = 30  # services in one batchGet call
 
 
 def project_number(project: str) -> str:
@@ -74,6 +75,17 @@ def get_service(call: Call) -> Resource:
     service = call.params["servicesId"]
     _check_name(service)
     return _service(call.project, service, enabled=service in call.world.enabled_services(call.project))
+
+
+@handles("serviceusage.services.batchGet")
+def get_services(call: Call) -> Resource:
+    names = [short(name) for name in call.values("names")]
+    if len(names) > MAX_BATCH_READ:
+        raise invalid(f"At most {MAX_BATCH_READ} services can be read in one request, got {len(names)}.")
+    for name in names:
+        _check_name(name)
+    enabled = call.world.enabled_services(call.project)
+    return {"services": [_service(call.project, name, enabled=name in enabled) for name in names]}
 
 
 def _switch(call: Call, services: list[str], *, on: bool) -> Operation:

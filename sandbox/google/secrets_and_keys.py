@@ -127,7 +127,15 @@ def get_version(call: Call) -> Resource:
 
 @handles(f"{_SECRET}.versions.list")
 def list_versions(call: Call) -> Resource:
-    found = list(call.store.all(VERSIONS, f"{_secret(call)[0]}/").values())
+    """Newest first; destroyed ones stay in the list, so that a filter on the state is worth its while."""
+    asked = call.query.get("filter", "")
+    state = re.fullmatch(r"state[:=](ENABLED|DISABLED|DESTROYED)", asked)
+    if asked and not state:
+        raise invalid(
+            f"Invalid filter '{asked}': only state:ENABLED, state:DISABLED and state:DESTROYED are supported."
+        )
+    versions = call.store.all(VERSIONS, f"{_secret(call)[0]}/").values()
+    found = [version for version in versions if state is None or version["state"] == state[1]]
     return {"versions": found[::-1], "totalSize": len(found)}
 
 

@@ -19,6 +19,7 @@ import uvicorn
 
 from sandbox.google.app import build_app
 from sandbox.google.backend import ClusterBackend
+from sandbox.google.guests import Guests
 from sandbox.google.store import Store
 from sandbox.google.world import World
 
@@ -71,9 +72,10 @@ def serving(
     state: Path | None = None,
     backend: ClusterBackend | None = None,
     fresh_project: bool = False,
+    guests: Guests | None = None,
 ) -> Iterator[Emulator]:
     """Runs an emulator in a thread of this process; arguments as for `World`."""
-    world = World(state, time_scale, backend, fresh_project)
+    world = World(state, time_scale, backend, fresh_project, guests)
     listener = listen()
     server = make_server(world)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="emulator", daemon=True)

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,17 +18,32 @@ if TYPE_CHECKING:
     from sandbox.google.world import World
 
 COMPUTE = "https://www.googleapis.com/compute/v1/"
+BUCKET_OWNERS = "storage.bucketOwners"  # store kind: bucket -> its project
 CONTAINER = "https://container.googleapis.com/v1beta1/"
 
 
 @dataclass(frozen=True)
 class Call:
-    """One request that has a route and a body its schema accepts. `query` keeps the last value of a repeated name."""
+    """One request that has a route and a body its schema accepts.
+
+    `parameters` are those of the query, in order. `caller` is the e-mail of the service account whose token the
+    request carries, "" for the deployer's.
+    """
 
     world: World
     route: Route
     body: Resource
-    query: Mapping[str, str]
+    parameters: Sequence[tuple[str, str]]
+    caller: str = ""
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """The last value of each query parameter."""
+        return dict(self.parameters)
+
+    def values(self, name: str) -> list[str]:
+        """All values of a repeated query parameter."""
+        return [value for key, value in self.parameters if key == name]
 
     @property
     def store(self) -> Store:
@@ -44,7 +59,10 @@ class Call:
 
     @property
     def project(self) -> str:
-        """The project id: the first path parameter of every method the emulator serves, but for Service Usage's."""
+        """The project id: the first path parameter of most methods; buckets know theirs, no project is in their URL."""
+        if self.route.document.api == "storage":
+            owner = self.store.get(BUCKET_OWNERS, self.params.get("bucket", "")) or {}
+            return str(owner.get("project") or self.query.get("project", "-"))
         first, *rest = self.params.values()
         return rest[0] if first == "projects" else first
 

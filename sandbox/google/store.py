@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,11 +24,13 @@ class Store:
     """Objects are replaced, never edited in place: what `get` returns must not be changed.
 
     Every `apply` is one transaction of the file, so a killed emulator finds whole changes when it starts again.
-    `lock` serialises whole requests (read, decide, write); it is re-entrant.
+    `lock` serialises whole requests (read, decide, write); it is re-entrant. `watcher` gets every batch of changes once
+    it is written, with the lock held.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self.lock = threading.RLock()
+        self.watcher: Callable[[list[Change]], None] = lambda changes: None
         self._objects: dict[str, dict[str, Resource]] = {}
         self._file = self._open(path) if path else None
 
@@ -62,6 +64,7 @@ class Store:
                 else:
                     objects[name] = value
             self._save(changes)
+            self.watcher(changes)
 
     def _save(self, changes: list[Change]) -> None:
         if self._file is None or not changes:
@@ -79,9 +82,11 @@ class Store:
 
     def clear(self) -> None:
         with self.lock:
+            gone = [Change(kind, name, None) for kind, objects in self._objects.items() for name in objects]
             self._objects.clear()
             if self._file:
                 self._file.execute("DELETE FROM objects")
+            self.watcher(gone)
 
     def close(self) -> None:
         with self.lock:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,17 @@ from sandbox.google import machines
 from sandbox.google.backend import ClusterBackend, ClusterRef, NoBackend
 from sandbox.google.errors import GoogleError, invalid, quota_exceeded
 from sandbox.google.faults import Faults
+from sandbox.google.guests import INSTANCES, Guests, Messenger, NoGuests
 from sandbox.google.operations import Operation, Operations
 from sandbox.google.service import dig, short
 from sandbox.google.store import Change, Resource, Store
 
 # What Google enables in every new project, and the APIs the emulator serves.
 BORN_SERVICES = ("logging", "monitoring", "servicemanagement", "serviceusage", "storage", "storage-api", "bigquery")
-SERVED_SERVICES = ("compute", "container", "iam", "cloudresourcemanager", "secretmanager", "cloudkms")
+SERVED_SERVICES = ("compute", "container", "iam", "cloudresourcemanager", "secretmanager", "cloudkms", "storage")
 DEFAULT_QUOTA = 1_000_000.0  # of every metric in every region, unless set
+# Store kind: the full names of the instances of a group, managed or not, by the group's full name.
+MEMBERS = "compute.groupInstances"
 TRAFFIC_KEPT = 100_000  # newest requests
 # A reservation, or a part of it, as reservation affinities name it: of the own project by its bare name.
 RESERVATION_VALUE = re.compile(
@@ -29,11 +33,18 @@ RESERVATION_VALUE = re.compile(
 )
 
 
+# Steps of operations that follow from what the world is by then; modules of resource types add theirs, by
+# `Operation.follow`. LAST: what else changes when the operation ends. AFTER: the operations it then sets going.
+LAST: dict[str, Callable[[World, Operation], list[Change]]] = {}
+AFTER: dict[str, Callable[[World, Operation], list[Operation]]] = {}
+
+
 class World:
     """One emulated Google Cloud.
 
     `time_scale` divides realistic durations (0: no operation takes any time). `fresh_project` starts projects the way
     Google hands them out, with few APIs enabled and no workload identity pool; otherwise projects have been in use.
+    `guests` is what runs inside machines; nothing by default.
     """
 
     def __init__(
@@ -42,6 +53,7 @@ class World:
         time_scale: float = 0,
         backend: ClusterBackend | None = None,
         fresh_project: bool = False,
+        guests: Guests | None = None,
     ) -> None:
         self.store = Store(state)
         self.backend = backend or NoBackend()
@@ -50,12 +62,17 @@ class World:
         self.traffic: deque[Resource] = deque(maxlen=TRAFFIC_KEPT)
         self._sequence = 0
         self._cluster_locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-        self.operations = Operations(self.store, time_scale, self._follow)
+        self.operations = Operations(self.store, time_scale, self._follow, self._after)
         self._restart_clusters()
         self.operations.resume()
+        self._messenger = Messenger(self, guests or NoGuests())
+        with self.store.lock:
+            self.store.watcher = self._messenger.note
+            self._messenger.note(Change(INSTANCES, name, i) for name, i in self.store.all(INSTANCES).items())
 
     def close(self) -> None:
         self.operations.close()
+        self._messenger.close()
         self.store.close()
 
     def reset(self) -> None:
@@ -105,7 +122,15 @@ class World:
         if operation.follow == "delete":
             with self._cluster_locks[operation.cluster]:
                 self.backend.delete(ClusterRef.parse(operation.cluster))
+        if operation.follow in LAST:
+            with self.store.lock:
+                self.store.apply(operation.changes)
+                return LAST[operation.follow](self, operation)
         return operation.changes
+
+    def _after(self, operation: Operation) -> list[Operation]:
+        step = AFTER.get(operation.follow)
+        return step(self, operation) if step else []
 
     def _create_backend(self, path: str) -> list[Change]:
         cluster = self.store.get("container.clusters", path)
@@ -199,6 +224,23 @@ class World:
                 for metric, amount in demand(name, model, count).items():
                     used[metric] += amount
         return dict(used)
+
+    def free_machines(self, zone: str, machine: str, model: str) -> float:
+        """How many more machines of a type a zone has; reserved ones (model as in `demand`) are not of its stock."""
+        stock: int | None = (self.store.get("sandbox.stock", f"{zone}/{machine}") or {}).get("machines")
+        if stock is None or model == "reserved":
+            return math.inf
+        used = sum(
+            count
+            for project in self._projects()
+            for place, name, taken_as, count in self._machines_in_use(project)
+            if place == zone and name == machine and taken_as != "reserved"
+        )
+        return max(stock - used, 0)
+
+    def _projects(self) -> set[str]:
+        kinds = ("container.nodePools", "compute.instances")
+        return {name.split("/")[1] for kind in kinds for name in self.store.all(kind)}
 
     def check_quota(self, project: str, zone: str, machine: str, model: str, count: int) -> None:
         """403 when `count` more machines (capacity model as in `demand`) do not fit the region's quotas."""

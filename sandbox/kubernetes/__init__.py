@@ -1,13 +1,17 @@
-"""The sandbox's Kubernetes side: real control planes behind the emulated GKE clusters.
+"""The sandbox's Kubernetes side: real control planes behind emulated GKE clusters and control-plane machines.
 
 Real: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, the JobSet and Kueue controllers, helm and their
-charts. Simulated: kubelets (kwok), node pools turned into Nodes, the DRA driver's node plugin, GKE's autoscaler.
+charts; how a machine joins (discovery, bootstrap token, signed certificate, NodeRestriction). Simulated: kubelets
+(kwok), node pools turned into Nodes, GKE's autoscaler, the DRA driver's node plugin, the device plugin and the
+cloud-controller-manager of self-managed clusters.
 
 For whoever hosts clusters (the Google Cloud emulator):
 
 - `backend.KubernetesBackend(run_dir)`: implements `sandbox.google.backend.ClusterBackend`; `.resize_pool` is to be set
   to the emulator's way of resizing a pool; `.admin_token`, `.cluster(ref)`, `.close()`.
 - `gke.GkeCluster`: one cluster without an emulator; `.start()`, `.stop()`, `.set_pools(pools)`, `.plane`.
+- `kubeadm.KubeadmCluster`: one self-managed cluster; what runs in machines (`sandbox.guests`) starts it, publishes its
+  secrets, and makes machines its Nodes by `joining.join`. `contexts.Contexts`: the kubeconfig with all that run.
 
 For whoever works on a cluster (the kubernetes provider plugin, tools, tests), from any process with a kubeconfig:
 

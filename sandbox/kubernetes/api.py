@@ -38,12 +38,18 @@ class UnknownKindError(ApiError):
 class ApiClient:
     """Talks to one API server. Thread-safe. Kinds are looked up by discovery, again when a kind is unknown.
 
-    `host` is "address:port", `ca_certificate` a path or the PEM text. `headers` are sent with every request.
+    `host` is "address:port", `ca_certificate` a path or the PEM text. `headers` are sent with every request. The
+    caller is known by `token`, or by `certificate` and its key, or, with an empty token, not at all.
     Raises ApiError for refusals and httpx.HTTPError when the server cannot be reached.
     """
 
     def __init__(
-        self, host: str, token: str, ca_certificate: Path | str, headers: Sequence[tuple[str, str]] = ()
+        self,
+        host: str,
+        token: str,
+        ca_certificate: Path | str,
+        headers: Sequence[tuple[str, str]] = (),
+        certificate: tuple[Path, Path] | None = None,
     ) -> None:
         self._host, self._token, self._ca = host, token, ca_certificate
         context = (
@@ -51,9 +57,12 @@ class ApiClient:
             if isinstance(ca_certificate, Path)
             else ssl.create_default_context(cadata=ca_certificate)
         )
+        if certificate:
+            context.load_cert_chain(*certificate)
+        credential = [("Authorization", f"Bearer {token}")] if token else []
         self._http = httpx.Client(
             base_url=f"https://{host}",
-            headers=[("Authorization", f"Bearer {token}"), *headers],
+            headers=[*credential, *headers],
             verify=context,
             timeout=60,
             trust_env=False,

@@ -12,7 +12,8 @@ from typing import Any
 
 from sandbox.google.backend import ClusterEndpoint, ClusterRef
 from sandbox.google.errors import GoogleError
-from sandbox.kubernetes.control_plane import PKI, write_kubeconfig
+from sandbox.kubernetes.contexts import Contexts
+from sandbox.kubernetes.control_plane import PKI
 from sandbox.kubernetes.gke import IDLE_SECONDS, GkeCluster
 from sandbox.kubernetes.pki import CertificateAuthority
 
@@ -20,7 +21,7 @@ AUTHORITY = "authority"
 """Folder below `run_dir` with the CA of all clusters: whoever trusts it trusts every cluster, as with Google's own."""
 
 KUBECONFIG = "kubeconfig"
-"""File below `run_dir` for kubectl: a context for every running cluster, named as gcloud names them; none, no file."""
+"""File below `run_dir` for kubectl: a context for every running cluster, GKE's named as gcloud names them."""
 
 # How the simulated autoscaler changes a pool of the emulator: cluster, pool, nodes per zone.
 ResizePool = Callable[[ClusterRef, str, int], None]
@@ -52,6 +53,7 @@ class KubernetesBackend:
         if not self._token_file.exists():
             self._token_file.touch(mode=0o600)
             self._token_file.write_text(secrets.token_urlsafe(24))
+        self.contexts = Contexts(run_dir / KUBECONFIG, self.admin_token)
 
     @property
     def admin_token(self) -> str:
@@ -79,15 +81,15 @@ class KubernetesBackend:
             running.start()
             with self._lock:
                 self._clusters[ref] = running
-                self._write_kubeconfig()
+            self.contexts.add(f"gke_{ref.project}_{ref.location}_{ref.name}", running.plane)
         return ClusterEndpoint(running.plane.endpoint, running.plane.ca_certificate)
 
     def delete(self, ref: ClusterRef) -> None:
         """Stops the control plane and removes its data."""
         with self._lock:
             running = self._clusters.pop(ref, None)
-            self._write_kubeconfig()
         if running:
+            self.contexts.remove(running.plane)
             running.stop()
         shutil.rmtree(self._folder(ref), ignore_errors=True)
 
@@ -102,14 +104,6 @@ class KubernetesBackend:
             running, self._clusters = list(self._clusters.values()), {}
         for each in running:
             each.stop()
-
-    def _write_kubeconfig(self) -> None:
-        planes = {f"gke_{r.project}_{r.location}_{r.name}": cluster.plane for r, cluster in self._clusters.items()}
-        path = self._run_dir / KUBECONFIG
-        if planes:
-            write_kubeconfig(path, planes, self.admin_token)
-        else:
-            path.unlink(missing_ok=True)
 
     def _folder(self, ref: ClusterRef) -> Path:
         return self._run_dir / f"{ref.name}-{hashlib.sha256(ref.path.encode()).hexdigest()[:8]}"

@@ -7,9 +7,11 @@ pods ready at once. Pods of Jobs succeed after one second, or after the time in 
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,6 @@ PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler
 PKI = "pki"  # folder below a control plane's run_dir
 START_SECONDS = 90.0
 SERVICE_RANGE = "10.96.0.0/20"
-API_SERVICE_IP = "10.96.0.1"  # first address of the range: the Service kubernetes.default
 FAKE_NODE = {"kwok.x-k8s.io/node": "fake"}
 RUN_FOR = "sandbox/run-for"  # pod annotation: how long a Job's pod runs before it succeeds, for example "30s"
 
@@ -37,7 +38,30 @@ _USERS = {
     "kube-scheduler": ("system:kube-scheduler", ""),
     "kwok": ("system:serviceaccount:kube-system:kwok-controller", ""),
 }
+# As kubeadm configures it: anybody may ask, RBAC decides who gets an answer.
+KUBEADM_API_ARGUMENTS = (
+    "--authorization-mode=Node,RBAC",
+    "--anonymous-auth=true",
+    "--enable-bootstrap-token-auth=true",
+    "--enable-admission-plugins=NodeRestriction",
+)
 _PORTS = ("etcd", "etcd-peer", "api", "kube-controller-manager", "kube-scheduler", "kwok")
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How whoever makes a control plane configures it. `service_range` is the CIDR of its ClusterIPs.
+
+    `by_kubeadm`: nodes join with bootstrap tokens, get certificates signed, and may then write only what is theirs.
+    Otherwise it is GKE's: pods tolerate the taints of the extended resources that they ask for, and pods of the system
+    priority classes are limited to namespaces with a quota for them.
+    """
+
+    service_range: str = SERVICE_RANGE
+    by_kubeadm: bool = False
+
+
+GKE = Setup()
 
 
 class ControlPlane:
@@ -49,7 +73,10 @@ class ControlPlane:
     be built.
     """
 
-    def __init__(self, run_dir: Path, admin_token: str = "", hosted_images: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, run_dir: Path, admin_token: str = "", hosted_images: tuple[str, ...] = (), setup: Setup = GKE
+    ) -> None:
+        self._setup = setup
         self.run_dir = run_dir.resolve()
         self.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._hosted_images = hosted_images
@@ -154,7 +181,8 @@ class ControlPlane:
         ]
 
     def _api_arguments(self) -> list[str]:
-        names = ["127.0.0.1", "localhost", "kubernetes.default.svc", API_SERVICE_IP]
+        api_service = next(ipaddress.ip_network(self._setup.service_range).hosts())  # the Service kubernetes.default
+        names = ["127.0.0.1", "localhost", "kubernetes.default.svc", str(api_service)]
         serving = self.authority.issue("apiserver", names)
         front_proxy = self.authority.issue("front-proxy-client", ["front-proxy-client"])
         accounts = self.authority.signing_key("service-accounts")
@@ -168,16 +196,12 @@ class ControlPlane:
             f"--tls-cert-file={serving.certificate}",
             f"--tls-private-key-file={serving.key}",
             f"--client-ca-file={authority}",
-            "--authorization-mode=RBAC",
-            "--anonymous-auth=false",
             f"--token-auth-file={self._write_tokens()}",
             "--allow-privileged=true",
-            f"--service-cluster-ip-range={SERVICE_RANGE}",
+            f"--service-cluster-ip-range={self._setup.service_range}",
             f"--service-account-issuer=https://{self.endpoint}",
             f"--service-account-key-file={accounts.certificate}",
             f"--service-account-signing-key-file={accounts.key}",
-            "--enable-admission-plugins=ExtendedResourceToleration",
-            f"--admission-control-config-file={self._write_admission()}",
             f"--requestheader-client-ca-file={authority}",
             "--requestheader-allowed-names=front-proxy-client",
             "--requestheader-username-headers=X-Remote-User",
@@ -187,6 +211,15 @@ class ControlPlane:
             f"--proxy-client-key-file={front_proxy.key}",
             f"--egress-selector-config-file={self._write_egress_selector()}",
             "--profiling=false",
+            *(KUBEADM_API_ARGUMENTS if self._setup.by_kubeadm else self._gke_api_arguments()),
+        ]
+
+    def _gke_api_arguments(self) -> list[str]:
+        return [
+            "--authorization-mode=RBAC",
+            "--anonymous-auth=false",
+            "--enable-admission-plugins=ExtendedResourceToleration",
+            f"--admission-control-config-file={self._write_admission()}",
         ]
 
     def _component_arguments(self, name: str) -> list[str]:
@@ -207,6 +240,12 @@ class ControlPlane:
                 f"--service-account-private-key-file={self.authority.signing_key('service-accounts').key}",
                 f"--root-ca-file={self.authority.pair.certificate}",
             ]
+            if self._setup.by_kubeadm:
+                arguments += [
+                    "--controllers=*,bootstrapsigner,tokencleaner",
+                    f"--cluster-signing-cert-file={self.authority.pair.certificate}",
+                    f"--cluster-signing-key-file={self.authority.pair.key}",
+                ]
         return arguments
 
     def _kwok_arguments(self) -> list[str]:

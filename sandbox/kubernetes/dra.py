@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from sandbox.google.machines import GENERATIONS
 from sandbox.kubernetes.api import ApiClient, Object
 from sandbox.kubernetes.nodes import ACCELERATOR_LABEL, CHIPS_LABEL, TOPOLOGY_LABEL
+from sandbox.kubernetes.pods import as_pod, running
 
 DRIVER = "tpu.google.com"
 POD_SELECTOR = "app.kubernetes.io/name=dra-driver-google-tpu"
@@ -85,11 +86,8 @@ class SlicePublisher:
             each["spec"]["nodeName"]: each
             for each in self._client.list_all(_API, "ResourceSlice", fieldSelector=f"spec.driver={DRIVER}")
         }
-        pods = {
-            each["spec"]["nodeName"]: each
-            for each in self._client.list_all("v1", "Pod", labelSelector=POD_SELECTOR)
-            if each["status"].get("phase") == "Running" and "deletionTimestamp" not in each["metadata"]
-        }
+        found = running(self._client.list_all("v1", "Pod", labelSelector=POD_SELECTOR))
+        pods = {each["spec"]["nodeName"]: each for each in found}
         for node in slices.keys() - pods.keys():
             self._client.delete(slices[node])
         for name in pods.keys() - slices.keys():
@@ -100,13 +98,5 @@ class SlicePublisher:
         version = pod["metadata"]["labels"].get(_VERSION_LABEL, "")
         published = resource_slice(node, version) if node else None
         if published:
-            with self._as_driver(pod) as driver:
+            with as_pod(self._client, pod) as driver:
                 driver.create(published)
-
-    def _as_driver(self, pod: Object) -> ApiClient:
-        """A client with the identity of the pod's service account, bound to its node."""
-        namespace, account = pod["metadata"]["namespace"], pod["spec"]["serviceAccountName"]
-        user = f"system:serviceaccount:{namespace}:{account}"
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
-        node = {"authentication.kubernetes.io/node-name": pod["spec"]["nodeName"]}
-        return self._client.impersonate(user, groups, node)

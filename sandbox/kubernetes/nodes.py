@@ -224,7 +224,7 @@ class Nodes:
         specs = {each.name: each for each in wanted}
         present = {each["metadata"]["name"]: each for each in self._managed_nodes()}
         for name in present.keys() - specs.keys():
-            self._remove(present[name])
+            remove_node(self._client, present[name])
         for name, spec in specs.items():
             if name not in present:
                 self._client.create(_node(spec), "kubelet")
@@ -235,15 +235,36 @@ class Nodes:
         nodes = self._client.list_all("v1", "Node")
         return [each for each in nodes if _MANAGED in each["metadata"].get("annotations", {})]
 
-    def _remove(self, node: Object) -> None:
-        name = node["metadata"]["name"]
-        self._client.delete(node)
-        for pod in self._client.list_all("v1", "Pod", fieldSelector=f"spec.nodeName={name}"):
-            self._client.delete(pod, grace_seconds=0)
+
+def remove_node(client: ApiClient, node: Object) -> None:
+    """Removes a Node and the pods on it, as a deleted machine does."""
+    client.delete(node)
+    remove_pods(client, node["metadata"]["name"])
+
+
+def remove_pods(client: ApiClient, node: str) -> None:
+    """Removes the pods of a node that nobody can stop any more."""
+    for pod in client.list_all("v1", "Pod", fieldSelector=f"spec.nodeName={node}"):
+        client.delete(pod, grace_seconds=0)
+
+
+def node_info(os_image: str, version: str, system_uuid: str = "") -> Object:
+    """A Node's status.nodeInfo; `version` is the kubelet's, "v1.36.3"."""
+    return {
+        "architecture": "amd64",
+        "operatingSystem": "linux",
+        "osImage": os_image,
+        "kubeletVersion": version,
+        "kubeProxyVersion": version,
+        "containerRuntimeVersion": "containerd://2.0",
+        "kernelVersion": "kwok",
+        "machineID": "",
+        "systemUUID": system_uuid,
+        "bootID": "",
+    }
 
 
 def _node(spec: NodeSpec) -> Object:
-    version = f"v{KUBERNETES_VERSION}"
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -256,18 +277,7 @@ def _node(spec: NodeSpec) -> Object:
         "status": {
             "capacity": dict(spec.capacity),
             "allocatable": dict(spec.allocatable),
-            "nodeInfo": {
-                "architecture": "amd64",
-                "operatingSystem": "linux",
-                "osImage": "Container-Optimized OS from Google",
-                "kubeletVersion": version,
-                "kubeProxyVersion": version,
-                "containerRuntimeVersion": "containerd://2.0",
-                "kernelVersion": "kwok",
-                "machineID": "",
-                "systemUUID": "",
-                "bootID": "",
-            },
+            "nodeInfo": node_info("Container-Optimized OS from Google", f"v{KUBERNETES_VERSION}"),
         },
     }
 

@@ -39,8 +39,14 @@ LANGUAGE_PYTHON = Binary(
     f"{PULUMI_SDK}/python/cmd/pulumi-language-python",
     seconds=30,
 )
+ACTIONLINT = Binary("actionlint", "actionlint", "github.com/rhysd/actionlint/cmd/actionlint", seconds=15)
 ENGINE = (PULUMI.name, LANGUAGE_PYTHON.name)
-BINARIES = {PULUMI.name: PULUMI, LANGUAGE_PYTHON.name: LANGUAGE_PYTHON, **KUBERNETES_BINARIES}
+BINARIES = {
+    PULUMI.name: PULUMI,
+    LANGUAGE_PYTHON.name: LANGUAGE_PYTHON,
+    **KUBERNETES_BINARIES,
+    ACTIONLINT.name: ACTIONLINT,
+}
 
 # Called with the binary and the seconds spent on it so far, about twice a second while it is built.
 Tick = Callable[[Binary, float], None]

@@ -1,15 +1,18 @@
 """What a platform must satisfy beyond the type of each key: one function a rule, with its reason and upstream source.
 
 `check` runs them all. Rules come in scopes: `shape` (one slice by itself, in order; the first refusal ends it, since
-later ones build on it), `slice` (a slice within its platform), `platform` and `queues`. A rule yields a `Finding` for
-each thing to put right; the docs table is made from this registry.
+later ones build on it), `slice` (a slice within its platform), `platform` and `queues`. A rule may be one back end's:
+node pools of GKE, or managed instance groups of Compute Engine. A rule yields a `Finding` for each thing to put right;
+the docs table is made from this registry.
 """
 
 from collections.abc import Mapping
 
 from spec.errors import SpecError, SpecWarning
-from spec.platform import Platform, below
-from spec.rules import multikueue as _multikueue_rules  # noqa: F401  importing the modules declares their rules
+from spec.platform import Backend, Platform, below
+from spec.rules import clusters as _cluster_rules  # noqa: F401  importing the modules declares their rules
+from spec.rules import hosts as _host_rules  # noqa: F401
+from spec.rules import multikueue as _multikueue_rules  # noqa: F401
 from spec.rules import platform as _platform_rules  # noqa: F401
 from spec.rules import queues as _queue_rules  # noqa: F401
 from spec.rules import shape as _shape_rules  # noqa: F401
@@ -19,9 +22,10 @@ from spec.shape import resolve
 from spec.slice import Slice
 
 
-def check(platform: Platform, *, complete: bool = True) -> tuple[SpecError, ...]:
+def check(platform: Platform, *, backend: Backend | None, complete: bool = True) -> tuple[SpecError, ...]:
     """Every violation of a rule; empty when the platform is sound.
 
+    `backend`: the platform's; None: it is not known what was meant, so only rules of both back ends speak.
     `complete`: the platform is all that a person wrote, so what a queue does not find there does not exist.
     """
     elsewhere = platform.shared_slices if platform.is_manager else {}
@@ -33,14 +37,16 @@ def check(platform: Platform, *, complete: bool = True) -> tuple[SpecError, ...]
         if f"slices.{name}" not in refusals
     ]
     for view in views:
-        errors += (SpecError(*_complete(f"slices.{view.name}", found)) for found in SLICE.findings(view, "error"))
+        errors += (
+            SpecError(*_complete(f"slices.{view.name}", found)) for found in SLICE.findings(view, "error", backend)
+        )
     # Platform rules count pools and addresses, for which every slice must have a shape.
     known = platform.model_copy(update={"slices": {view.name: view.spec for view in views}})
-    errors += (SpecError(*_complete("", found)) for found in PLATFORM.findings(known, "error"))
+    errors += (SpecError(*_complete("", found)) for found in PLATFORM.findings(known, "error", backend))
     if complete and not refusals:
         # Queues share out slices wherever these are.
         shared = platform.model_copy(update={"slices": platform.shared_slices})
-        errors += (SpecError(*_complete("", found)) for found in QUEUES.findings(shared, "error"))
+        errors += (SpecError(*_complete("", found)) for found in QUEUES.findings(shared, "error", backend))
     return tuple(errors)
 
 
@@ -55,8 +61,8 @@ def warnings(platform: Platform) -> tuple[SpecWarning, ...]:
     found = []
     for name, spec in platform.slices.items():
         view = SliceView(platform, name, spec, resolve(spec))
-        found += [_complete(f"slices.{name}", finding) for finding in SLICE.findings(view, "warning")]
-    found += [_complete("", finding) for finding in PLATFORM.findings(platform, "warning")]
+        found += [_complete(f"slices.{name}", finding) for finding in SLICE.findings(view, "warning", platform.backend)]
+    found += [_complete("", finding) for finding in PLATFORM.findings(platform, "warning", platform.backend)]
     return tuple(SpecWarning(*finding) for finding in found)
 
 

@@ -1,25 +1,40 @@
-"""What holds for every plan because nothing else can be expressed: GKE's rules about node pools that nobody can break.
+"""What holds for every plan because nothing else can be expressed: rules of GKE's node pools and of Compute Engine's
+managed instance groups that nobody can break.
 
 They are stated as predicates, so that tests can try them on every shape and capacity model, and the docs list them.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
 
 from spec.capacity import MAX_FLEX_SECONDS
 from spec.catalogue import MAX_HOSTS_PER_POOL
+from spec.hosts import GROUP_NAME_LIMIT, JOIN_TOKEN, HostGroup
 from spec.labels import QUEUED_LABEL
-from spec.slices import SlicePlan
+from spec.queueing import ACCELERATOR_LABEL, CHIPS_LABEL, TOPOLOGY_LABEL, TPU_TAINT
+from spec.slices import PoolPlan, SlicePlan
+
+
+class GroupOfPlan(NamedTuple):
+    """A managed instance group, with the plan and the pool of the plan that it is."""
+
+    plan: SlicePlan
+    pool: PoolPlan
+    group: HostGroup
+
+
+Subject = TypeVar("Subject")
 
 
 @dataclass(frozen=True)
-class Held:
-    """A rule that every `SlicePlan` satisfies."""
+class Held(Generic[Subject]):
+    """A rule that every subject satisfies: every `SlicePlan`, or every `GroupOfPlan`."""
 
     id: str
     statement: str
     source: str
-    holds: Callable[[SlicePlan], bool]
+    holds: Callable[[Subject], bool]
 
 
 def _sized_as_slice(plan: SlicePlan) -> bool:
@@ -35,7 +50,7 @@ def _placed(plan: SlicePlan) -> bool:
     if not plan.multi_host:
         return plan.placement is None
     placement = plan.placement
-    by_policy = plan.generation.placement == "workload-policy"
+    by_policy = plan.backend == "compute" or plan.generation.placement == "workload-policy"
     return (
         placement is not None
         and placement.topology == plan.topology
@@ -53,11 +68,11 @@ def _lent(plan: SlicePlan) -> bool:
         and plan.reservation.type == "NO_RESERVATION"
         and plan.max_run_duration is not None
         and int(plan.max_run_duration.removesuffix("s")) <= MAX_FLEX_SECONDS
-        and all(pool.node_count is None for pool in plan.pools)
+        and all((pool.node_count is None) == (plan.backend == "gke") for pool in plan.pools)
     )
 
 
-HELD = (
+HELD: tuple[Held[SlicePlan], ...] = (
     Held(
         "whole-slices",
         "A pool has no host or all hosts of its slice; autoscaled pools go from 0 to all, by per-zone bounds.",
@@ -78,8 +93,9 @@ HELD = (
     ),
     Held(
         "placement",
-        "Single hosts have no placement, others COMPACT and topology; tpu7x workload policy, topology and no type.",
-        "cluster-autoscaler autoscaling_gke_client_v1beta1.go",
+        "Single hosts have no placement, others COMPACT and topology; tpu7x, and all without GKE, a workload policy, "
+        "topology and no type.",
+        "cluster-autoscaler autoscaling_gke_client_v1beta1.go; Compute Engine documentation, workload policies",
         _placed,
     ),
     Held(
@@ -93,7 +109,7 @@ HELD = (
     ),
     Held(
         "lent-hosts",
-        "Flex-start and queued pools are not repaired, not reserved, start empty and last at most seven days.",
+        "Flex-start and queued pools are not repaired, not reserved, start empty on GKE, and last at most seven days.",
         "GKE documentation, flex-start; cluster-toolkit gke-consumption-options",
         _lent,
     ),
@@ -122,5 +138,99 @@ HELD = (
         "A pool has an accelerator network profile or additional networks, never both.",
         "cluster-toolkit #5896",
         lambda plan: not (plan.accelerator_network_profile and plan.additional_networks),
+    ),
+)
+
+
+def _named_and_placed(subject: GroupOfPlan) -> bool:
+    """Bulk, workload policy and several hosts go together, and the policy is that of the plan's topology."""
+    plan, _, group = subject
+    policy = plan.placement.policy if plan.placement else None
+    return group.bulk == plan.multi_host == (group.policy is not None) and group.policy == policy
+
+
+def _bound_to_reservation(subject: GroupOfPlan) -> bool:
+    template = subject.group.template
+    bound = template.scheduling.provisioning_model == "RESERVATION_BOUND"
+    reservation = template.reservation
+    return reservation is not None and bound == (
+        reservation.type == "SPECIFIC_RESERVATION" and reservation == subject.pool.reservation
+    )
+
+
+def _ended(subject: GroupOfPlan) -> bool:
+    template, flex_start = subject.group.template, subject.plan.flex_start
+    scheduling = template.scheduling
+    if flex_start and (scheduling.provisioning_model != "FLEX_START" or scheduling.restart or scheduling.wait):
+        return False
+    if template.max_run_seconds is None:
+        return not flex_start
+    return scheduling.termination is not None and scheduling.provisioning_model != "RESERVATION_BOUND"
+
+
+def _marked(subject: GroupOfPlan) -> bool:
+    plan, _, group = subject
+    labels = {
+        ACCELERATOR_LABEL: plan.generation.accelerator,
+        TOPOLOGY_LABEL: plan.topology,
+        CHIPS_LABEL: str(plan.chips_per_host),
+    }
+    metadata = group.template.metadata()
+    said = dict(label.split("=") for label in metadata["tpu-node-labels"].split(","))
+    plugin = dict(label.split("=") for label in metadata["kube-labels"].split(","))
+    return (
+        plugin == labels
+        and {**plan.labels, **labels}.items() <= said.items()
+        and f"{TPU_TAINT}=present:NoSchedule" in metadata["tpu-node-taints"].split(",")
+    )
+
+
+HELD_OF_GROUPS: tuple[Held[GroupOfPlan], ...] = (
+    Held(
+        "group-of-a-slice",
+        "A group has the hosts of its slice, or one for each single-host slice, or none before its reservation begins.",
+        "Compute Engine documentation, bulk mode: a group grows from no hosts to all",
+        lambda subject: (
+            subject.group.size in (0, subject.plan.hosts if subject.plan.multi_host else subject.plan.count)
+            and subject.group.size == len(set(subject.group.host_names))
+        ),
+    ),
+    Held(
+        "bulk-and-policy",
+        "Groups of several hosts a slice are bulk and have the workload policy of their topology; others are neither.",
+        "Compute Engine documentation, bulk mode and workload policies; gke-labs/tpu-operator CRD",
+        _named_and_placed,
+    ),
+    Held(
+        "reservation-bound",
+        "Exactly the groups with a reservation are bound to it; all others use none.",
+        "gke-labs/tpu-operator CRD",
+        _bound_to_reservation,
+    ),
+    Held(
+        "end-of-hosts",
+        "Hosts whose time is limited say what becomes of them; flex-start hosts are so, and never restarted.",
+        "Compute Engine API, scheduling; terraform-provider-google acceptance tests",
+        _ended,
+    ),
+    Held(
+        "marked-hosts",
+        "Hosts have the TPU taint, and the TPU labels both for the device plugin and for the kubelet.",
+        "TPU device plugin, metadata attribute kube-labels; GKE documentation, TPU taint",
+        _marked,
+    ),
+    Held(
+        "no-secret-metadata",
+        "No instance metadata has a value that looks like a join token.",
+        "kubeadm documentation, bootstrap tokens; everybody who may view an instance reads its metadata",
+        lambda subject: not JOIN_TOKEN.search("\n".join(subject.group.template.metadata().values())),
+    ),
+    Held(
+        "names-fit",
+        "Names of hosts and groups fit into 63 characters.",
+        "Compute Engine API, resource names",
+        lambda subject: (
+            len(subject.group.name) <= GROUP_NAME_LIMIT and all(len(name) <= 63 for name in subject.group.host_names)
+        ),
     ),
 )

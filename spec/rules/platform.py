@@ -4,12 +4,16 @@ import math
 from collections.abc import Iterator
 from datetime import datetime
 from ipaddress import IPv4Network, ip_network
+from itertools import combinations
 
 from spec.catalogue import GENERATIONS
-from spec.network import CreatedNetwork
+from spec.cluster import GkeCluster
+from spec.network import CreatedNetwork, pod_block
 from spec.platform import SYSTEM_POOL, Platform, default_machine
+from spec.rules.clusters import written_pools
 from spec.rules.registry import PLATFORM, Finding
-from spec.rules.slices import cloud_labels, key_region, reserved
+from spec.rules.slices import cloud_labels, key_region, node_marks
+from spec.self_managed import ExistingCluster, SelfManagedCluster
 
 RESERVED_NAMESPACES = ("default", "kube-", "gke-", "gmp-", "kueue-system", "jobset-system")
 SYSTEM_MAX_PODS = 110
@@ -23,8 +27,8 @@ FAMILIES_IN_ZONE = {"us-central2-b": ("f1", "g1", "n1", "n2", "n2d", "n4", "t2d"
 
 @PLATFORM.rule(
     "pool-names-unique",
-    reason="A cluster's node pools share one set of names.",
-    source="GKE API: 409 already exists",
+    reason="A cluster's pools share one set of names.",
+    source="GKE and Compute Engine APIs: 409 already exists",
 )
 def pool_names_unique(platform: Platform) -> Iterator[Finding]:
     owners = {SYSTEM_POOL: "the system pool"}
@@ -43,7 +47,7 @@ def pool_names_unique(platform: Platform) -> Iterator[Finding]:
             if pool.name in owners:
                 yield Finding(
                     f"slices.{plan.group}",
-                    f"its node pool {pool.name} is also a pool of {owners[pool.name]}",
+                    f"its pool {pool.name} is also a pool of {owners[pool.name]}",
                     "choose another name",
                 )
                 break
@@ -56,33 +60,38 @@ def pool_names_unique(platform: Platform) -> Iterator[Finding]:
     source="CIS GKE benchmark 5.6.3",
 )
 def access_not_open(platform: Platform) -> Iterator[Finding]:
-    for index, network in enumerate(platform.cluster.authorized_networks):
+    cluster = platform.cluster
+    if isinstance(cluster, GkeCluster):
+        path, networks = "cluster.authorized_networks", cluster.authorized_networks
+        instead = "the DNS endpoint is reachable and guarded by IAM"
+    elif isinstance(cluster, SelfManagedCluster):
+        path, networks = "cluster.control_plane.authorized_networks", cluster.control_plane.authorized_networks
+        instead = "from within the VPC's node range the API server is reachable anyway"
+    else:
+        return
+    for index, network in enumerate(networks):
         if ip_network(network.cidr).prefixlen == 0:
             yield Finding(
-                f"cluster.authorized_networks[{index}].cidr",
+                f"{path}[{index}].cidr",
                 f"{network.cidr} is the whole internet",
-                "name the addresses you call from, or leave it out: the DNS endpoint is reachable and guarded by IAM",
+                f"name the addresses you call from, or leave it out: {instead}",
             )
 
 
 @PLATFORM.rule(
     "ranges-apart",
     reason="Nodes, pods and services need addresses of their own.",
-    source="GKE documentation, VPC-native clusters",
+    source="GKE documentation, VPC-native clusters; kubeadm documentation",
 )
 def ranges_apart(platform: Platform) -> Iterator[Finding]:
-    network = platform.network
-    if not isinstance(network, CreatedNetwork):
-        return
-    keys = ("nodes_cidr", "pods_cidr", "services_cidr")
-    for index, key in enumerate(keys):
-        for other in keys[:index]:
-            if _range(network, key).overlaps(_range(network, other)):
-                yield Finding(
-                    f"network.{key}",
-                    f"{getattr(network, key)} overlaps {other} {getattr(network, other)}",
-                    "use ranges that do not overlap",
-                )
+    ranges = _known_ranges(platform)
+    for key, other in combinations(ranges, 2):
+        if ranges[key].overlaps(ranges[other]):
+            yield Finding(
+                f"network.{other}",
+                f"{ranges[other]} overlaps {key} {ranges[key]}",
+                "use ranges that do not overlap",
+            )
 
 
 @PLATFORM.rule(
@@ -91,44 +100,42 @@ def ranges_apart(platform: Platform) -> Iterator[Finding]:
     source="GKE documentation, IP address allocation for Pods",
 )
 def ranges_large_enough(platform: Platform) -> Iterator[Finding]:
-    network = platform.network
-    if not isinstance(network, CreatedNetwork):
-        return
-    cpu_nodes = sum(pool.max_nodes for pool in (platform.system_pool, *platform.cpu_pools))
-    hosts = [(sum(pool.most_nodes for pool in plan.pools), plan.max_pods_per_node) for plan in platform.slice_plans] + [
-        (cpu_nodes, SYSTEM_MAX_PODS)
-    ]
-    nodes = sum(count for count, _ in hosts)
+    hosts = [(sum(pool.most_nodes for pool in plan.pools), plan.max_pods_per_node) for plan in platform.slice_plans]
+    hosts.append((platform.most_nodes - sum(count for count, _ in hosts), SYSTEM_MAX_PODS))
+    nodes = platform.most_nodes
     pods = sum(count * pod_block(max_pods) for count, max_pods in hosts)
+    ranges = _known_ranges(platform)
     for key, needed, what in (
         ("nodes_cidr", nodes + GOOGLE_RESERVED_ADDRESSES, f"{nodes} nodes"),
         ("pods_cidr", pods, f"the pods of {nodes} nodes"),
     ):
-        if needed > _range(network, key).num_addresses:
+        if key in ranges and needed > ranges[key].num_addresses:
             prefix = 32 - math.ceil(math.log2(needed))
             yield Finding(
                 f"network.{key}",
-                f"{getattr(network, key)} has {_range(network, key).num_addresses} addresses; {what} need {needed}",
+                f"{ranges[key]} has {ranges[key].num_addresses} addresses; {what} need {needed}",
                 f"use a /{prefix} or larger",
             )
 
 
-def pod_block(max_pods: int) -> int:
-    """Addresses that GKE sets aside for a node's pods: a power of two, at least twice its pods."""
-    return int(2 ** math.ceil(math.log2(2 * max_pods)))
-
-
-def _range(network: CreatedNetwork, key: str) -> IPv4Network:
-    return IPv4Network(getattr(network, key))
+def _known_ranges(platform: Platform) -> dict[str, IPv4Network]:
+    """Ranges by their key: all of a network of the platform's own, and what is said of one that exists."""
+    network = platform.network
+    keys = ["nodes_cidr", "pods_cidr"]
+    # Services of GKE in a network that exists have a range of the subnet, of which only the name is known.
+    if isinstance(network, CreatedNetwork) or isinstance(platform.cluster, SelfManagedCluster):
+        keys.append("services_cidr")
+    return {key: IPv4Network(getattr(network, key)) for key in keys if getattr(network, key)}
 
 
 @PLATFORM.rule(
     "maintenance-window",
+    backend="gke",
     reason="GKE wants windows of 4 hours or more that leave 48 hours for maintenance in any 32 days.",
     source="GKE documentation, maintenance windows",
 )
 def maintenance_window(platform: Platform) -> Iterator[Finding]:
-    window = platform.cluster.maintenance
+    window = platform.gke.maintenance
     hours = (_moment(window.end) - _moment(window.start)).total_seconds() / 3600
     if not WINDOW_MIN_HOURS <= hours <= 24:
         yield Finding(
@@ -157,12 +164,13 @@ def _moment(value: str) -> datetime:
 
 @PLATFORM.rule(
     "maintenance-exclusions",
+    backend="gke",
     reason="Exclusions are told apart by name; all upgrades can be held for a limited time only.",
     source="GKE documentation, maintenance exclusions",
 )
 def maintenance_exclusions(platform: Platform) -> Iterator[Finding]:
     names: set[str] = set()
-    for index, exclusion in enumerate(platform.cluster.maintenance.exclusions):
+    for index, exclusion in enumerate(platform.gke.maintenance.exclusions):
         path = f"cluster.maintenance.exclusions[{index}]"
         if exclusion.name in names:
             yield Finding(f"{path}.name", f"{exclusion.name} is there twice", "choose another name")
@@ -184,7 +192,7 @@ def maintenance_exclusions(platform: Platform) -> Iterator[Finding]:
 )
 def cpu_machine_in_zone(platform: Platform) -> Iterator[Finding]:
     families = FAMILIES_IN_ZONE.get(platform.zone)
-    for path, machine_type in _cpu_machines(platform):
+    for path, machine_type in platform.cpu_machines:
         if families and machine_type.partition("-")[0] not in families:
             yield Finding(
                 f"{path}.machine_type",
@@ -193,24 +201,26 @@ def cpu_machine_in_zone(platform: Platform) -> Iterator[Finding]:
             )
 
 
-def _cpu_machines(platform: Platform) -> Iterator[tuple[str, str]]:
-    yield "cluster.system_pool", platform.system_pool.machine_type
-    for name, pool in platform.cluster.cpu_pools.items():
-        yield f"cluster.cpu_pools.{name}", pool.machine_type
-
-
-@PLATFORM.rule("pool-bounds", reason="A pool has at least its fewest nodes.", source="GKE API, autoscaling")
+@PLATFORM.rule(
+    "pool-bounds",
+    backend="gke",
+    reason="A pool has at least its fewest nodes.",
+    source="GKE API, autoscaling",
+)
 def pool_bounds(platform: Platform) -> Iterator[Finding]:
-    pools = {"cluster.system_pool": platform.cluster.system_pool} | {
-        f"cluster.cpu_pools.{name}": pool for name, pool in platform.cluster.cpu_pools.items()
-    }
-    for path, pool in pools.items():
+    for path, pool in written_pools(platform):
         if pool.min > pool.max:
             yield Finding(f"{path}.min", f"{pool.min} is more than max {pool.max}", "raise max or lower min")
-        for index, taint in enumerate(pool.taints):
-            yield from reserved(f"{path}.taints[{index}].key", taint.key)
-        for key in pool.labels:
-            yield from reserved(f"{path}.labels.{key}", key)
+
+
+@PLATFORM.rule(
+    "pool-labels",
+    reason="Labels in Google's and Kubernetes' domains are set for you, and drift when declared.",
+    source="Kubernetes label syntax",
+)
+def pool_labels(platform: Platform) -> Iterator[Finding]:
+    for path, pool in written_pools(platform):
+        yield from node_marks(f"{path}.", pool.labels, pool.taints)
 
 
 @PLATFORM.rule(
@@ -244,11 +254,12 @@ def platform_labels(platform: Platform) -> Iterator[Finding]:
 
 @PLATFORM.rule(
     "cluster-key-region",
-    reason="A cluster encrypts its secrets with a key of its own region.",
-    source="GKE documentation, application-layer secrets encryption",
+    reason="A cluster encrypts secrets and disks with a key of its own region.",
+    source="GKE documentation, application-layer secrets encryption; Compute Engine, customer-managed keys",
 )
 def cluster_key_region(platform: Platform) -> Iterator[Finding]:
-    yield from key_region("cluster.kms_key", platform.cluster.kms_key, platform.region)
+    if not isinstance(platform.cluster, ExistingCluster):
+        yield from key_region("cluster.kms_key", platform.cluster.kms_key, platform.region)
 
 
 @PLATFORM.rule(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 from spec.capacity import AnyCapacity
-from spec.platform import Platform
+from spec.platform import Backend, Platform
 from spec.shape import Shape
 from spec.slice import Slice
 
@@ -27,6 +27,11 @@ class SliceView:
     spec: Slice
     shape: Shape
 
+    @property
+    def hardware_key(self) -> str:
+        """The key that says which hardware the slice is of."""
+        return "machine_type" if self.spec.machine_type else "generation"
+
     def alternatives(self) -> Iterator[tuple[str, AnyCapacity]]:
         """Path and value of every capacity model of the slice."""
         for index, capacity in enumerate(self.spec.capacity):
@@ -39,12 +44,13 @@ Check = Callable[[View], Iterator[Finding]]
 
 @dataclass(frozen=True)
 class Rule(Generic[View]):
-    """A rule: `reason` says why in a sentence, `source` who states it upstream."""
+    """A rule: `reason` says why in a sentence, `source` who states it upstream. `backend` None: it holds for both."""
 
     id: str
     level: Literal["error", "warning"]
     reason: str
     source: str
+    backend: Backend | None
     check: Check[View]
 
 
@@ -55,19 +61,28 @@ class Scope(Generic[View]):
     rules: list[Rule[View]] = field(default_factory=list)
 
     def rule(
-        self, id: str, *, reason: str, source: str, level: Literal["error", "warning"] = "error"
+        self,
+        id: str,
+        *,
+        reason: str,
+        source: str,
+        level: Literal["error", "warning"] = "error",
+        backend: Backend | None = None,
     ) -> Callable[[Check[View]], Check[View]]:
         """Declares the decorated function a rule of this scope."""
 
         def register(check: Check[View]) -> Check[View]:
-            self.rules.append(Rule(id, level, reason, source, check))
+            self.rules.append(Rule(id, level, reason, source, backend, check))
             return check
 
         return register
 
-    def findings(self, view: View, level: Literal["error", "warning"]) -> Iterator[Finding]:
+    def findings(
+        self, view: View, level: Literal["error", "warning"], backend: Backend | None = None
+    ) -> Iterator[Finding]:
+        """What the rules of that level say that are a back end's or both's; without a back end only both's."""
         for rule in self.rules:
-            if rule.level == level:
+            if rule.level == level and rule.backend in (None, backend):
                 yield from rule.check(view)
 
 

@@ -97,7 +97,7 @@ def known_generation(spec: Slice) -> Iterator[Finding]:
 
 @SHAPE.rule(
     "known-machine-type",
-    reason="Only these machine types are built as slices by GKE.",
+    reason="Only hosts of these machine types are built as slices.",
     source="cluster-autoscaler machinetypes tables",
 )
 def known_machine_type(spec: Slice) -> Iterator[Finding]:
@@ -108,7 +108,7 @@ def known_machine_type(spec: Slice) -> Iterator[Finding]:
         yield Finding("machine_type", f"{name} is not offered here: {FOREIGN_MACHINES[name]}", _choice([], MACHINES))
         return
     close = get_close_matches(name.lower(), MACHINES, 1)
-    yield Finding("machine_type", f"{name!r} is not a TPU machine type of GKE", _choice(close, MACHINES))
+    yield Finding("machine_type", f"{name!r} is not a TPU machine type", _choice(close, MACHINES))
 
 
 def _choice(close: list[str], known: Iterable[str]) -> str:
@@ -243,7 +243,7 @@ def chips_unambiguous(spec: Slice) -> Iterator[Finding]:
 
 @SHAPE.rule(
     "pool-size",
-    reason="GKE builds a node pool as one managed instance group, which holds at most 2,000 VMs.",
+    reason="Hosts of a slice, or single-host slices together, are one managed instance group: at most 2,000 VMs.",
     source="cluster-autoscaler gceLimitOnMigSizes",
 )
 def pool_size(spec: Slice) -> Iterator[Finding]:
@@ -257,7 +257,7 @@ def pool_size(spec: Slice) -> Iterator[Finding]:
     elif not shape.multi_host and spec.count > MAX_HOSTS_PER_POOL:
         yield Finding(
             "count",
-            f"{spec.count} single-host slices share one node pool, which has at most {MAX_HOSTS_PER_POOL} hosts",
+            f"{spec.count} single-host slices share one pool, which has at most {MAX_HOSTS_PER_POOL} hosts",
             "split them over several entries",
         )
 

@@ -1,11 +1,13 @@
 """What a slice with a known shape may ask for: capacity, devices, disks, networks, versions, labels."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from spec import versions
 from spec.capacity import BEHAVIOUR, MAX_FLEX_SECONDS, FlexStart, Queued, Reservation
 from spec.catalogue import GENERATIONS, HOSTS_PER_SUB_BLOCK, KNOWN_ZONES, MACHINES
+from spec.cluster import Taint
+from spec.model import Labels
 from spec.rules.registry import SLICE, Finding, SliceView
 from spec.slices import plan_group
 from spec.versions import Floor
@@ -35,7 +37,7 @@ def generation_in_zone(view: SliceView) -> Iterator[Finding]:
     if platform.zone in KNOWN_ZONES and platform.zone not in generation.zones and not platform.allow_unlisted_zone:
         there = ", ".join(other.name for other in GENERATIONS.values() if platform.zone in other.zones)
         yield Finding(
-            _hardware_key(view),
+            view.hardware_key,
             f"{generation.name} is not known in {platform.zone}, which offers {there}",
             f"use a zone among {', '.join(generation.zones)}, or set allow_unlisted_zone: true if you know better",
         )
@@ -51,7 +53,7 @@ def zone_unlisted(view: SliceView) -> Iterator[Finding]:
     generation, platform = view.shape.generation, view.platform
     if platform.zone not in generation.zones:
         yield Finding(
-            _hardware_key(view),
+            view.hardware_key,
             f"{generation.name} in {platform.zone} is not in the list of known zones",
             f"check that the zone offers it; known are {', '.join(generation.zones)}",
         )
@@ -89,6 +91,7 @@ def dws_duration(view: SliceView) -> Iterator[Finding]:
 
 @SLICE.rule(
     "dws-autoscales",
+    backend="gke",
     reason="Flex-start pools begin without hosts and get them on demand; a fixed number cannot be asked for.",
     source="GKE documentation, flex-start; cluster-toolkit gke-consumption-options",
 )
@@ -104,6 +107,7 @@ def dws_autoscales(view: SliceView) -> Iterator[Finding]:
 
 @SLICE.rule(
     "flex-multi-host",
+    backend="gke",
     level="warning",
     reason="GKE documents flex-start for single-host TPUs; cluster-toolkit ships multi-host blueprints.",
     source="GKE documentation; cluster-toolkit gke-consumption-options",
@@ -120,6 +124,7 @@ def flex_multi_host(view: SliceView) -> Iterator[Finding]:
 
 @SLICE.rule(
     "fallback-order",
+    backend="gke",
     reason="A ComputeClass tries pools in order; queued pools are filled by Kueue, and a repeated model adds nothing.",
     source="GKE documentation, ComputeClass; accelerated-platforms compute classes",
 )
@@ -164,7 +169,7 @@ def reservation_parts(view: SliceView) -> Iterator[Finding]:
         elif given > 1 and not view.shape.multi_host:
             yield Finding(
                 f"{path}.sub_block",
-                "single-host slices share one node pool, so they share one sub-block",
+                "single-host slices share one pool, so they share one sub-block",
                 "give one sub-block, or several entries under slices",
             )
 
@@ -189,6 +194,7 @@ def sub_block_size(view: SliceView) -> Iterator[Finding]:
 
 @SLICE.rule(
     "inactive-reservation",
+    backend="gke",
     reason="An autoscaler would try to fill pools from a reservation that has not begun.",
     source="cluster-toolkit is_reservation_active",
 )
@@ -221,6 +227,7 @@ def reservation_ends(view: SliceView) -> Iterator[Finding]:
 
 @SLICE.rule(
     "periodic-maintenance",
+    backend="gke",
     reason="Hosts are maintained periodically only within a reservation made that way.",
     source="xpk: 'is incorrect for the requested resources'",
 )
@@ -252,6 +259,7 @@ def dra_generation(view: SliceView) -> Iterator[Finding]:
 
 @SLICE.rule(
     "dra-queued",
+    backend="gke",
     reason="Queued provisioning asks for hosts by what containers request; a claim is no such request.",
     source="Kueue pkg/controller/admissionchecks/provisioning; kubernetes/autoscaler #10065",
 )
@@ -266,6 +274,7 @@ def dra_queued(view: SliceView) -> Iterator[Finding]:
 
 @SLICE.rule(
     "dra-from-zero",
+    backend="gke",
     level="warning",
     reason="Scaling DRA pools from zero relies on GKE predicting devices that the driver has not published yet.",
     source="cluster-autoscaler autoprovisioning/tpu_requests.go",
@@ -298,6 +307,7 @@ def boot_disk_type(view: SliceView) -> Iterator[Finding]:
 
 @SLICE.rule(
     "secondary-disk-needs-streaming",
+    backend="gke",
     reason="Cached images are found by image streaming.",
     source="GKE documentation, secondary boot disks",
 )
@@ -308,6 +318,7 @@ def secondary_disk_needs_streaming(view: SliceView) -> Iterator[Finding]:
 
 @SLICE.rule(
     "dranet-machine",
+    backend="gke",
     reason="Only some hosts have network interfaces to hand out.",
     source="cluster-autoscaler machinetypes/dranet.go",
 )
@@ -323,6 +334,7 @@ def dranet_machine(view: SliceView) -> Iterator[Finding]:
 
 @SLICE.rule(
     "one-network-model",
+    backend="gke",
     reason="GKE hands out accelerator interfaces either by DRANET or as additional networks.",
     source="cluster-toolkit #5896, #4755",
 )
@@ -335,6 +347,7 @@ def one_network_model(view: SliceView) -> Iterator[Finding]:
 
 @SLICE.rule(
     "dynamic-slicing",
+    backend="gke",
     reason="Cubes to be joined at run time are tpu7x 4x4x4 slices, each in a reserved sub-block of its own.",
     source="GKE documentation, dynamic slicing; cluster-toolkit enable_dynamic_slicing_for_tpus",
 )
@@ -355,7 +368,7 @@ def dynamic_slicing(view: SliceView) -> Iterator[Finding]:
             )
         elif len(capacity.sub_block) != spec.count:
             yield Finding(f"{path}.sub_block", f"{spec.count} cubes need as many sub-blocks", "name one for each cube")
-    if view.platform.cluster.release_channel != "RAPID":
+    if view.platform.gke.release_channel != "RAPID":
         yield Finding(
             "dynamic_slicing", "works on the RAPID release channel only", "set cluster.release_channel: RAPID"
         )
@@ -363,11 +376,12 @@ def dynamic_slicing(view: SliceView) -> Iterator[Finding]:
 
 @SLICE.rule(
     "version-floor",
+    backend="gke",
     reason="Features start with a GKE version; below it the API refuses the pool, or pods wait for ever.",
     source="GKE documentation and release notes",
 )
 def version_floor(view: SliceView) -> Iterator[Finding]:
-    version = view.platform.cluster.version
+    version = view.platform.gke.version
     for key, floor in floors(view):
         if version is not None and not versions.reaches(version, floor.version):
             yield Finding(
@@ -379,13 +393,14 @@ def version_floor(view: SliceView) -> Iterator[Finding]:
 
 @SLICE.rule(
     "version-unknown",
+    backend="gke",
     level="warning",
     reason="Without cluster.version the channel's default decides, which may be too old.",
     source="GKE documentation and release notes",
 )
 def version_unknown(view: SliceView) -> Iterator[Finding]:
     needed = [(key, floor) for key, floor in floors(view) if not versions.reaches(OLDEST_OFFERED, floor.version)]
-    if view.platform.cluster.version is None and needed:
+    if view.platform.gke.version is None and needed:
         key, floor = max(needed, key=lambda pair: versions.parse(pair[1].version))
         yield Finding(
             key,
@@ -398,7 +413,7 @@ def floors(view: SliceView) -> Iterator[tuple[str, Floor]]:
     """The key that asks for a feature and the first GKE version that has it."""
     generation, spec = view.shape.generation, view.spec
     if generation.min_version:
-        yield _hardware_key(view), Floor(generation.name, generation.min_version)
+        yield view.hardware_key, Floor(generation.name, generation.min_version)
     if spec.devices == "dra":
         yield "devices", versions.DRA
     if spec.dranet:
@@ -411,6 +426,7 @@ def floors(view: SliceView) -> Iterator[tuple[str, Floor]]:
 
 @SLICE.rule(
     "pool-name",
+    backend="gke",
     reason="A node pool's name has at most 40 characters.",
     source="GKE API, NodePool.name",
 )
@@ -424,20 +440,32 @@ def pool_name(view: SliceView) -> Iterator[Finding]:
 
 @SLICE.rule(
     "node-labels",
-    reason="Labels in Google's and Kubernetes' domains are set by GKE, and drift when declared.",
+    reason="Labels in Google's and Kubernetes' domains are set for you, and drift when declared.",
     source="Kubernetes label syntax; cluster-toolkit's ignored label drift",
 )
 def node_labels(view: SliceView) -> Iterator[Finding]:
-    for key, value in view.spec.labels.items():
-        yield from reserved(f"labels.{key}", key)
+    yield from node_marks("", view.spec.labels, view.spec.taints)
+
+
+def node_marks(prefix: str, labels: Labels, taints: Sequence[Taint]) -> Iterator[Finding]:
+    """Whether labels and taints of hosts are such as Kubernetes takes, and nobody else's; `prefix` of their paths."""
+    marks = [(f"labels.{key}", f"labels.{key}", key, value) for key, value in labels.items()]
+    for index, taint in enumerate(taints):
+        marks.append((f"taints[{index}].key", f"taints[{index}].value", taint.key, taint.value))
+    for key_path, value_path, key, value in marks:
+        yield from reserved(f"{prefix}{key_path}", key)
         if not re.fullmatch(LABEL_KEY, key):
             yield Finding(
-                f"labels.{key}", f"{key!r} is not a label key", "letters, digits, -, _ and . with an optional domain/"
+                f"{prefix}{key_path}",
+                f"{key!r} is not a label key",
+                "letters, digits, -, _ and . with an optional domain/",
             )
         if not re.fullmatch(LABEL_VALUE, value):
-            yield Finding(f"labels.{key}", f"{value!r} is not a label value", "at most 63 letters, digits, -, _ and .")
-    for index, taint in enumerate(view.spec.taints):
-        yield from reserved(f"taints[{index}].key", taint.key)
+            yield Finding(
+                f"{prefix}{value_path}",
+                f"{value!r} is not a label value",
+                "at most 63 letters, digits, -, _ and .",
+            )
 
 
 def reserved(path: str, key: str) -> Iterator[Finding]:
@@ -532,7 +560,3 @@ def quota_unknown(view: SliceView) -> Iterator[Finding]:
     generation = view.shape.generation
     if generation.quota is None and any(BEHAVIOUR[capacity.model].quota for capacity in view.spec.capacity):
         yield Finding("", f"the quota name of {generation.name} is not known", "ask for it in the Cloud console")
-
-
-def _hardware_key(view: SliceView) -> str:
-    return "machine_type" if view.spec.machine_type else "generation"

@@ -1,10 +1,12 @@
 """Every graph test runs the real program once per stack file and mode; the recordings are shared."""
 
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.graph.edits import Clouds, standing_clouds
 from tests.graph.recording import STACK_FILES, GraphMonitor, record_stack
 
 
@@ -31,3 +33,10 @@ def update(stack_file: Path) -> GraphMonitor:
 def preview(stack_file: Path) -> GraphMonitor:
     """The stack's graph as a first preview registers it."""
     return recorded(stack_file, preview=True)
+
+
+@pytest.fixture(scope="module")
+def clouds() -> Iterator[Clouds]:
+    """Clouds in which a platform stands; a module's tests share them."""
+    with standing_clouds() as cloud_of:
+        yield cloud_of

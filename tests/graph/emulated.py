@@ -69,6 +69,8 @@ class EmulatedCloud:
         self._provider = configured(None, **endpoints)
         # What the recorder makes up (ids, computed outputs) -> what the cloud gives.
         self._real: Json = {}
+        # What the recorder makes up -> the resource it made it up for.
+        self._maker: dict[str, str] = {}
 
     def close(self) -> None:
         self._provider.cancel()
@@ -95,8 +97,11 @@ class EmulatedCloud:
             state = self._provider.create(subject, copy.deepcopy(inputs), 0, False)
             outputs = plain(dict(state.outputs))
             self.standing[urn] = Standing(request, inputs, outputs)
-            computed = Update.COMPUTED.get(request.type, {})
-            self._real.update({f"{request.name}-id": outputs["id"], **{v: outputs[k] for k, v in computed.items()}})
+            self._real[f"{request.name}-id"] = outputs["id"]
+            for key, made_up in Update.computed(request.type, request.name).items():
+                if isinstance(made_up, str):
+                    self._real[made_up] = outputs[key]
+                    self._maker[made_up] = urn
 
     def plan(self, monitor: GraphMonitor) -> dict[str, Planned]:
         """What the engine would do to get from what stands to another graph, by short resource name."""
@@ -123,8 +128,11 @@ class EmulatedCloud:
         for path in ignored:
             _reset(inputs, standing.inputs, path.split("."))
         news = self._checked(subject, standing.inputs, inputs)
+        for key in _unknown(request, replaced):
+            news[key] = UNKNOWN
         changes, by_provider = self._changes(subject, standing, news, request)
-        if any(change.replace for change in changes):
+        triggered = self._maker.get(request.replacement_trigger.string_value) in replaced
+        if triggered or any(change.replace for change in changes):
             asked = request.deleteBeforeReplaceDefined or request.deleteBeforeReplace
             first = request.deleteBeforeReplace if asked else by_provider
             return self._replacement(standing, request, changes, delete_first=first)
@@ -149,12 +157,10 @@ class EmulatedCloud:
 
     def _falls_with(self, standing: Standing, subject: Subject, replaced: set[str]) -> bool:
         """Whether a resource must be replaced because what its properties depend on is deleted first."""
-        inputs, dependent = dict(standing.inputs), False
-        for key, dependencies in standing.request.propertyDependencies.items():
-            if replaced.intersection(dependencies.urns):
-                inputs[key], dependent = UNKNOWN, True
-        if not dependent:
+        unknown = _unknown(standing.request, replaced)
+        if not unknown:
             return False
+        inputs = {**standing.inputs, **dict.fromkeys(unknown, UNKNOWN)}
         changes, _ = self._changes(subject, standing, inputs, standing.request)
         return any(change.replace for change in changes)
 
@@ -168,7 +174,13 @@ class EmulatedCloud:
             return {key: self._with_real(item) for key, item in value.items()}
         if isinstance(value, list):
             return [self._with_real(item) for item in value]
-        return self._real.get(value, value) if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        if value in self._real:
+            return self._real[value]
+        for made_up in sorted(self._real, key=len, reverse=True):
+            value = value.replace(made_up, str(self._real[made_up]))
+        return value
 
     def _checked(self, subject: Subject, olds: Json, news: Json) -> Json:
         checked = self._provider.check(subject, olds, news, SEED)
@@ -178,6 +190,13 @@ class EmulatedCloud:
 
 def _google(monitor: GraphMonitor) -> Iterator[tuple[str, Any]]:
     return ((urn, request) for urn, request in monitor.requests.items() if request.type.startswith("gcp:"))
+
+
+def _unknown(request: Any, replaced: set[str]) -> list[str]:
+    """The properties of a resource that nobody knows before what they depend on is replaced."""
+    return [
+        key for key, dependencies in request.propertyDependencies.items() if replaced.intersection(dependencies.urns)
+    ]
 
 
 def _reset(inputs: Json, olds: Json, steps: Sequence[str]) -> None:

@@ -27,22 +27,43 @@ PROJECT = "tpu-platform"
 STACK_FILES = sorted(ROOT.glob("Pulumi.*.yaml"))
 
 Requests = dict[str, Any]
+READ_TEMPLATE = tuple(f"gcp:compute/get{kind}:get{kind}" for kind in ("InstanceTemplate", "RegionInstanceTemplate"))
+READ_SECRET = "gcp:secretmanager/getSecretVersionAccess:getSecretVersionAccess"
 
 
 class Update(mocks.Mocks):
     """A finished update: inputs come back as outputs, beside the computed outputs the program reads."""
 
-    COMPUTED = {
+    # In texts, {name} is the resource's, so that no two of a type are alike.
+    COMPUTED: dict[str, dict[str, Any]] = {
         "gcp:serviceaccount/account:Account": {
-            "email": "tpu-nodes@my-project.iam.gserviceaccount.com",
-            "member": "serviceAccount:tpu-nodes@my-project.iam.gserviceaccount.com",
+            "email": "{name}@my-project.iam.gserviceaccount.com",
+            "member": "serviceAccount:{name}@my-project.iam.gserviceaccount.com",
         },
+        "gcp:compute/address:Address": {"address": "address of {name}"},
+        "gcp:compute/disk:Disk": {"diskId": "number of {name}", "selfLink": "link of {name}"},
+        "gcp:compute/instance:Instance": {"instanceId": "number of {name}", "selfLink": "link of {name}"},
+        "gcp:compute/instanceGroup:InstanceGroup": {"selfLink": "link of {name}"},
+        "gcp:compute/instanceGroupManager:InstanceGroupManager": {"statuses": [{"isStable": True}]},
+        "gcp:compute/instanceTemplate:InstanceTemplate": {"selfLinkUnique": "link of {name}"},
+        "gcp:compute/resourcePolicy:ResourcePolicy": {"selfLink": "link of {name}"},
     }
 
     ENDPOINT = "gke-0123.us-east5.gke.goog"
+    PUBLISHED = {"server": "https://10.0.0.5:6443", "ca": "Y2VydGlmaWNhdGU="}
+    """What a self-managed control plane has written."""
+
+    TEMPLATES: dict[str, dict[str, Any]] = {}
+    """Instance templates of others that a test has made, by name."""
+
+    @classmethod
+    def computed(cls, type_: str, name: str) -> dict[str, Any]:
+        """The computed outputs of a resource."""
+        values = cls.COMPUTED.get(type_, {})
+        return {key: value.format(name=name) if isinstance(value, str) else value for key, value in values.items()}
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
-        return f"{args.name}-id", {**self.COMPUTED.get(args.typ, {}), **self.with_endpoint(args)}
+        return f"{args.name}-id", {**self.computed(args.typ, args.name), **self.with_endpoint(args)}
 
     def with_endpoint(self, args: mocks.MockResourceArgs) -> dict[str, Any]:
         """The inputs, with the one computed value that lies inside an input block."""
@@ -52,6 +73,14 @@ class Update(mocks.Mocks):
         return inputs
 
     def call(self, args: mocks.MockCallArgs) -> dict[str, Any]:
+        if args.token == READ_SECRET:
+            return {**args.args, "secretData": json.dumps(self.PUBLISHED)}
+        return self.read(args)
+
+    def read(self, args: mocks.MockCallArgs) -> dict[str, Any]:
+        """What exists before the platform does, and is known in a preview too."""
+        if args.token in READ_TEMPLATE and args.args["name"] in self.TEMPLATES:
+            return self.TEMPLATES[args.args["name"]]
         raise AssertionError(f"the program made a call that no test knows: {args.token}")
 
 
@@ -62,6 +91,10 @@ class Preview(Update):
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
         return "", self.with_endpoint(args)
+
+    def call(self, args: mocks.MockCallArgs) -> dict[str, Any]:
+        assert args.token != READ_SECRET, "in a first preview there is nobody yet who could have written a secret"
+        return self.read(args)
 
 
 class GraphMonitor(mocks.MockMonitor):
@@ -238,6 +271,7 @@ def outline(monitor: GraphMonitor) -> dict[str, Any]:
             "ignore changes": list(request.ignoreChanges),
             "replace on changes": list(request.replaceOnChanges),
             "error hooks": list(request.hooks.on_error),
+            "delete hooks": list(request.hooks.before_delete),
         }
         row.update({key: value for key, value in flags.items() if value})
         result[short(urn)] = row

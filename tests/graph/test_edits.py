@@ -8,21 +8,18 @@ here, from the provider's documentation.
 
 from __future__ import annotations
 
-import json
-import re
 import typing
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from sandbox import google
 from spec.platform import Platform
+from spec.rules.hosts import GKE_SETTINGS
+from spec.self_managed import ExistingCluster, SelfManagedCluster
 from spec.slice import Slice
+from tests.graph.edits import ABSENT, Clouds, Edit, Expected, Json, Recorded, check, put
 from tests.graph.emulated import (
     CREATE,
     CREATE_FIRST,
@@ -30,18 +27,12 @@ from tests.graph.emulated import (
     DELETE_FIRST,
     PROJECT,
     REFUSED,
-    SAME,
     UPDATE,
-    EmulatedCloud,
-    Planned,
     recorded,
 )
 from tests.graph.recording import GraphMonitor
-from tests.sandbox.gcp_plugin_support import DATA
+from tests.graph.test_compute_edits import COMPUTE_EDITS, of_compute
 from tests.spec.platforms import ZONES
-
-Json = dict[str, Any]
-ABSENT = object()
 
 POOL, SECOND, OTHER = "NodePool slices-train-0", "NodePool slices-train-1", "NodePool slices-serve-0"
 SYSTEM, CPU = "NodePool cpu-pools-system", "NodePool cpu-pools-head"
@@ -65,78 +56,7 @@ BASE: Json = {
     "slices": {"train": TRAIN, "serve": SERVE},
 }
 
-# --- what was recorded ------------------------------------------------------------------------------------------------
-
-# In the recording, that pools have replace_on_changes.
-REPLACE_ON_CHANGES = "roc"
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """The outcome of an edit as recorded; `key` names the edit, `value` which, where there are several."""
-
-    key: str
-    value: Any = None
-    resource: str = "node pool"
-
-    def row(self) -> Json:
-        """What the recording says of the resource: outcome and changed properties."""
-        rows = [
-            row
-            for row in _recording()
-            if self.key in row["edit"] and (self.value is None or row["edit"][self.key] == self.value)
-        ]
-        found = next((row for row in rows if REPLACE_ON_CHANGES in row["edit"]), rows[0])
-        result: Json = found["result"][self.resource]
-        return result
-
-    @property
-    def outcome(self) -> str:
-        """As recorded; but every resource of the program has delete_before_replace, which the recorded ones had not."""
-        outcome: str = self.row()["outcome"]
-        return DELETE_FIRST if outcome.startswith("replace") else outcome
-
-    def concerns(self, planned: Planned) -> bool:
-        """Whether the plan changes what the recorded edit changed, or what lies around or below it."""
-        paths = [change.path for change in planned.changes]
-        return all(any(_related(path, wanted) for path in paths) for wanted in self.row()["changed"])
-
-
-@cache
-def _recording() -> list[Json]:
-    rows: list[Json] = json.loads((DATA / "provider_edits.json").read_text())
-    return rows
-
-
-def _related(path: str, other: str) -> bool:
-    """Whether one of two property paths is the other or lies below it; positions and keys of labels aside."""
-    left, right = (re.findall(r"[A-Za-z]+", re.sub(r"(?<=abels)[.\[].*", "", text)) for text in (path, other))
-    shorter = min(len(left), len(right))
-    return left[:shorter] == right[:shorter]
-
-
-Expected = str | Recorded
-
 # --- the edits --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Edit:
-    """One edit: `before` is what stands, `after` what changes of it, both as dotted keys; ABSENT takes a key away.
-
-    The keys are those of the platform, or of the slice `train`, which `slice_` describes where it is not the usual one;
-    `platform` then says what is unusual around it. `expected` names every Google resource that is not left as it is.
-    """
-
-    after: Json
-    expected: Mapping[str, Expected]
-    before: Json = field(default_factory=dict)
-    slice_: Json | None = None
-    platform: Json = field(default_factory=dict)
-
-    @property
-    def id(self) -> str:
-        return " ".join(f"{key}={'-' if value is ABSENT else value}" for key, value in self.after.items())
 
 
 def only(expected: Expected) -> Mapping[str, Expected]:
@@ -358,24 +278,6 @@ PLATFORM_EDITS = (
 )
 
 
-REGION = ZONES["v6e"].rpartition("-")[0]
-
-
-def put(content: Json, changes: Json) -> Json:
-    """A copy of `content` with dotted keys set; ABSENT takes one away."""
-    result: Json = json.loads(json.dumps(content))
-    for path, value in changes.items():
-        *parents, last = path.split(".")
-        target = result
-        for step in parents:
-            target = target.setdefault(step, {})
-        if value is ABSENT:
-            target.pop(last)
-        else:
-            target[last] = value
-    return result
-
-
 def of_slice(edit: Edit) -> tuple[Json, Json]:
     """The platforms before and after an edit of a slice."""
     before = put(edit.slice_ or TRAIN, edit.before)
@@ -388,56 +290,6 @@ def of_platform(edit: Edit) -> tuple[Json, Json]:
     """The platforms before and after an edit of the platform."""
     before = put(BASE, edit.before)
     return before, put(before, edit.after)
-
-
-def lay_network(cloud: EmulatedCloud) -> None:
-    """Network and subnet that `EXISTING` names, laid by somebody else."""
-    compute = f"/compute/v1/projects/{PROJECT}"
-    cloud.call("POST", f"{compute}/global/networks", {"name": "n", "autoCreateSubnetworks": False})
-    ranges = {"p": "10.16.0.0/14", "q": "10.20.0.0/20"}
-    subnet = {
-        "name": "s",
-        "network": f"projects/{PROJECT}/global/networks/n",
-        "ipCidrRange": "10.0.0.0/20",
-        "secondaryIpRanges": [{"rangeName": name, "ipCidrRange": cidr} for name, cidr in ranges.items()],
-    }
-    cloud.call("POST", f"{compute}/regions/{REGION}/subnetworks", subnet)
-
-
-Clouds = Callable[[Json], EmulatedCloud]
-
-
-@pytest.fixture(scope="module")
-def clouds() -> Iterator[Clouds]:
-    """Clouds in which a platform stands, one for each platform that edits begin with.
-
-    They share an emulator: a plan compares with the state that creating left behind, and asks the cloud nothing.
-    """
-    standing: dict[str, EmulatedCloud] = {}
-    with ExitStack() as running:
-        emulator = running.enter_context(google.serving())
-
-        def cloud_of(platform: Json) -> EmulatedCloud:
-            key = json.dumps(platform, sort_keys=True)
-            if key not in standing:
-                cloud = running.enter_context(closing(EmulatedCloud(emulator.url)))
-                cloud.control("reset")
-                cloud.control("zones", zone=platform["zone"], generations=["v5e", "v5p", "v6e", "tpu7x"])
-                lay_network(cloud)
-                cloud.make(recorded(platform))
-                standing[key] = cloud
-            return standing[key]
-
-        yield cloud_of
-
-
-def check(cloud: EmulatedCloud, edited: Json, expected: Mapping[str, Expected]) -> None:
-    planned = cloud.plan(recorded(edited))
-    outcomes = {name: plan.outcome for name, plan in planned.items() if plan.outcome != SAME}
-    wanted = {name: row.outcome if isinstance(row, Recorded) else row for name, row in expected.items()}
-    assert outcomes == wanted, {name: [c.path for c in planned[name].changes] for name in outcomes}
-    for name, row in expected.items():
-        assert not isinstance(row, Recorded) or row.concerns(planned[name]), f"{name}: {row.key} is another edit"
 
 
 @pytest.mark.parametrize("edit", SLICE_EDITS, ids=lambda edit: edit.id)
@@ -472,8 +324,8 @@ def test_a_protected_slice_is_not_deleted(clouds: Clouds) -> None:
 
 # The parts of a platform that Google's resources follow from, besides slices; the others live inside the cluster.
 GOOGLES = {"name", "zone", "allow_unlisted_zone", "protect", "labels", "cluster", "network"}
-# One value so far, so nothing to edit.
-SINGLE_VALUED = {"cluster.kind"}
+# Another kind of cluster is another platform, and better made in another stack.
+NOT_EDITED = {"cluster.kind"}
 
 
 def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -509,7 +361,7 @@ def written(value: Any, known: set[str], path: str = "") -> dict[str, list[Any]]
     return found
 
 
-def edited(pairs: Iterator[tuple[Json, Json]], known: set[str]) -> set[str]:
+def edited(pairs: Iterable[tuple[Json, Json]], known: set[str]) -> set[str]:
     """The arguments that differ in some pair of configurations."""
     found: set[str] = set()
     for before, after in pairs:
@@ -519,15 +371,34 @@ def edited(pairs: Iterator[tuple[Json, Json]], known: set[str]) -> set[str]:
 
 
 def test_every_argument_of_a_slice_is_edited() -> None:
-    pairs = (of_slice(edit) for edit in SLICE_EDITS)
+    pairs = [*map(of_slice, SLICE_EDITS), *map(of_compute, COMPUTE_EDITS)]
     trains = ((before["slices"]["train"], after["slices"]["train"]) for before, after in pairs)
     assert arguments(Slice) - edited(trains, arguments(Slice)) == set()
 
 
 def test_every_argument_of_cluster_and_network_is_edited() -> None:
     known = arguments(Platform)
-    googles = {path for path in known if path.split(".")[0] in GOOGLES} - SINGLE_VALUED
-    assert googles - edited((of_platform(edit) for edit in PLATFORM_EDITS), known) == set()
+    googles = {path for path in known if path.split(".")[0] in GOOGLES} - NOT_EDITED
+    pairs = [*map(of_platform, PLATFORM_EDITS), *map(of_compute, COMPUTE_EDITS)]
+    assert googles - edited(pairs, known) == set()
+
+
+def test_every_argument_that_counts_without_gke_is_edited_there() -> None:
+    pairs = [*map(of_compute, COMPUTE_EDITS)]
+    groups = [
+        (before["slices"][name], after["slices"][name])
+        for before, after in pairs
+        for name in BASE["slices"]
+        if name in before["slices"] and name in after["slices"]
+    ]
+    # Boot disks of v6e are of one type.
+    unused = {*GKE_SETTINGS, "boot_disk.type"}
+    needed = {path for path in arguments(Slice) if path not in unused and path.split(".")[0] not in unused}
+    assert needed - edited(groups, arguments(Slice)) == set()
+    clusters = [(before["cluster"], after["cluster"]) for before, after in pairs]
+    known = arguments(SelfManagedCluster) | arguments(ExistingCluster)
+    # Nothing adds hosts there: a maximum is refused.
+    assert known - {"kind", "system_pool.max", "cpu_pools.max"} - edited(clusters, known) == set()
 
 
 # --- the options that make it so --------------------------------------------------------------------------------------

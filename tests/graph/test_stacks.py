@@ -5,16 +5,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from google.protobuf import json_format
 
 from tests.graph.recording import (
     ROOT,
     STACK_FILES,
     GraphMonitor,
     Update,
-    edges,
     outline,
     reachable,
     record,
@@ -23,9 +24,12 @@ from tests.graph.recording import (
     stack_config,
 )
 
-CLUSTER = "gcp:container/cluster:Cluster"
 NODE_POOL = "gcp:container/nodePool:NodePool"
+HOST_GROUP = "gcp:compute/instanceGroupManager:InstanceGroupManager"
+INSTANCE = "gcp:compute/instance:Instance"
 KUBERNETES_PROVIDER = "pulumi:providers:kubernetes"
+# What tells one cluster from the next in its place.
+GENERATIONS = (Update.ENDPOINT, "number of control-plane-disk-0")
 # Objects that own cloud resources are deleted while the cluster still works, so they are not deleted with it.
 OWNS_CLOUD_RESOURCES = {
     "kubernetes:core/v1:PersistentVolumeClaim",
@@ -33,6 +37,22 @@ OWNS_CLOUD_RESOURCES = {
     "kubernetes:gateway.networking.k8s.io/v1:Gateway",
     "kubernetes:networking.k8s.io/v1:Ingress",
 }
+
+
+def identity(monitor: GraphMonitor) -> tuple[str, Any]:
+    """What a cluster stands and falls with: itself, or the disk that holds it."""
+    (found,) = (
+        (urn, request)
+        for urn, request in monitor.requests.items()
+        if request.name in ("cluster-gke", "control-plane-disk-0")
+    )
+    return found
+
+
+def hosts(monitor: GraphMonitor, prefix: str = "") -> dict[str, Any]:
+    """Node pools or groups of hosts whose name begins so."""
+    found = {**monitor.of_type(NODE_POOL), **monitor.of_type(HOST_GROUP)}
+    return {urn: request for urn, request in found.items() if request.name.startswith(prefix)}
 
 
 def test_there_are_stacks() -> None:
@@ -63,7 +83,7 @@ def test_type_tokens_have_three_parts(update: GraphMonitor) -> None:
 
 def check_in_cluster_options(monitor: GraphMonitor) -> int:
     """Every in-cluster resource names its provider and goes with its cluster. Returns how many were looked at."""
-    cluster, _ = monitor.one(CLUSTER)
+    cluster, _ = identity(monitor)
     provider, provider_request = monitor.one(KUBERNETES_PROVIDER)
     # A replaced Provider leaves objects in the state that refer to a provider that is gone.
     assert not provider_request.replace_with
@@ -76,7 +96,9 @@ def check_in_cluster_options(monitor: GraphMonitor) -> int:
         looked_at += 1
         assert request.provider.rsplit("::", 1)[0] == provider, f"{short(urn)} uses another provider"
         trigger = request.replacement_trigger.string_value
-        assert trigger == Update.ENDPOINT, f"{short(urn)} would be lost when the cluster is replaced"
+        assert trigger in (Update.ENDPOINT, "number of control-plane-disk-0"), (
+            f"{short(urn)} would be lost when the cluster is replaced"
+        )
         assert request.deleteBeforeReplace, f"{short(urn)} would be deleted after its replacement, and that with it"
         assert not request.replace_with, f"{short(urn)} would be deleted out of order"
         if request.type not in OWNS_CLOUD_RESOURCES:
@@ -89,8 +111,9 @@ def test_in_cluster_resources_go_with_their_cluster(update: GraphMonitor) -> Non
 
 
 @pytest.mark.parametrize("field", ["provider", "deletedWith", "replacement_trigger", "deleteBeforeReplace"])
-def test_the_in_cluster_check_can_fail(field: str) -> None:
-    monitor = record_main(stack_config(ROOT / "Pulumi.dev.yaml"))
+@pytest.mark.parametrize("stack", ["dev", "gce"])
+def test_the_in_cluster_check_can_fail(stack: str, field: str) -> None:
+    monitor = record_main(stack_config(ROOT / f"Pulumi.{stack}.yaml"))
     victim = next(request for request in monitor.requests.values() if request.type.startswith("kubernetes:"))
     victim.ClearField(field)
     with pytest.raises(AssertionError):
@@ -98,15 +121,20 @@ def test_the_in_cluster_check_can_fail(field: str) -> None:
 
 
 def test_in_cluster_resources_wait_for_the_system_pool(update: GraphMonitor) -> None:
-    system = next(urn for urn, request in update.of_type(NODE_POOL).items() if request.name == "cpu-pools-system")
-    inside = [urn for urn, request in update.requests.items() if request.type.startswith("kubernetes:")]
+    (system,) = hosts(update, "cpu-pools-system")
+    # The cloud-controller runs on the control plane, and without it nothing runs on other hosts.
+    inside = [
+        urn
+        for urn, request in update.requests.items()
+        if request.type.startswith("kubernetes:") and not request.name.startswith("cloud-controller")
+    ]
     assert inside
     for urn in inside:
         assert system in reachable(update, urn), f"{short(urn)} could start before there is a node to run on"
 
 
 def test_slices_and_controllers_do_not_wait_for_each_other(update: GraphMonitor) -> None:
-    slices = {urn for urn, request in update.of_type(NODE_POOL).items() if request.name.startswith("slices-")}
+    slices = set(hosts(update, "slices-"))
     assert slices
     for urn, request in update.requests.items():
         if request.type.startswith("kubernetes:"):
@@ -120,17 +148,20 @@ def test_the_graph_has_no_cycle(update: GraphMonitor) -> None:
         assert urn not in reachable(update, urn), short(urn)
 
 
+# An edit of these is another slice, though the provider would plan an update.
+REPLACES_SLICE = {
+    NODE_POOL: {"placementPolicy.tpuTopology", "nodeConfig.machineType", "nodeLocations"},
+    HOST_GROUP: {"targetSize", "versions", "resourcePolicies", "targetSizePolicies", "description"},
+}
+
+
 def test_slice_pools_guard_their_capacity(update: GraphMonitor) -> None:
-    pools = {urn: r for urn, r in update.of_type(NODE_POOL).items() if r.name.startswith("slices-")}
+    pools = hosts(update, "slices-")
     assert pools
     for urn, request in pools.items():
         assert request.deleteBeforeReplace, short(urn)
-        assert set(request.replaceOnChanges) == {
-            "placementPolicy.tpuTopology",
-            "nodeConfig.machineType",
-            "nodeLocations",
-        }
-        assert "initialNodeCount" in request.ignoreChanges
+        assert set(request.replaceOnChanges) == REPLACES_SLICE[request.type]
+        assert ("initialNodeCount" in request.ignoreChanges) == (request.type == NODE_POOL)
 
 
 def test_protection_is_one_switch(stack_file: Path) -> None:
@@ -139,11 +170,12 @@ def test_protection_is_one_switch(stack_file: Path) -> None:
     for protect in (True, False):
         platform["protect"] = protect
         monitor = record_main({**config, "tpu-platform:platform": json.dumps(platform)})
-        guarded = [monitor.one(CLUSTER)[1]]
-        guarded += [r for r in monitor.of_type(NODE_POOL).values() if r.name.startswith("slices-")]
+        guarded = [identity(monitor)[1], *hosts(monitor, "slices-").values()]
         assert len(guarded) >= 2
         assert {request.protect for request in guarded} == {protect}
-        assert monitor.one(CLUSTER)[1].object["deletionProtection"] is protect
+        undeletable = [r for r in monitor.requests.values() if "deletionProtection" in r.object]
+        assert undeletable
+        assert {request.object["deletionProtection"] for request in undeletable} == {protect}
 
 
 def test_platforms_are_protected_unless_they_say_otherwise() -> None:
@@ -151,7 +183,7 @@ def test_platforms_are_protected_unless_they_say_otherwise() -> None:
     platform = json.loads(config["tpu-platform:platform"])
     del platform["protect"]
     monitor = record_main({**config, "tpu-platform:platform": json.dumps(platform)})
-    assert monitor.one(CLUSTER)[1].protect
+    assert identity(monitor)[1].protect
 
 
 def test_the_provider_outlives_its_cluster(preview: GraphMonitor, stack_file: Path) -> None:
@@ -160,35 +192,63 @@ def test_the_provider_outlives_its_cluster(preview: GraphMonitor, stack_file: Pa
     _, provider = preview.one(KUBERNETES_PROVIDER)
     config = stack_config(stack_file)
     platform = json.loads(config["tpu-platform:platform"])
-    platform |= {"name": "other", "cluster": {**platform["cluster"], "regional": False}}
+    platform |= {"name": "other", "zone": "us-central1-a", "allow_unlisted_zone": True}
     moved = record_main({**config, "tpu-platform:platform": json.dumps(platform)}, stack=stack_file.name.split(".")[1])
     _, moved_provider = moved.one(KUBERNETES_PROVIDER)
     assert provider.object["clusterIdentifier"] == moved_provider.object["clusterIdentifier"]
-    assert moved.one(CLUSTER)[1].object["location"] != preview.one(CLUSTER)[1].object["location"]
+    assert place(moved) != place(preview)
+
+
+def place(monitor: GraphMonitor) -> str:
+    """Where a cluster is."""
+    inputs = identity(monitor)[1].object
+    return str(inputs["location"] if "location" in inputs else inputs["zone"])
+
+
+def inputs_without_scripts(request: Any) -> str:
+    """The inputs of a resource, but for the text of boot scripts: their routes have a word for everywhere."""
+    inputs = json_format.MessageToDict(request.object)
+    inputs.get("metadata", {}).pop("startup-script", None)
+    return json.dumps(inputs)
 
 
 def test_nothing_is_open_to_the_world(update: GraphMonitor) -> None:
-    text = json.dumps({urn: str(request.object) for urn, request in update.requests.items()})
+    text = "".join(inputs_without_scripts(request) for request in update.requests.values())
     assert "0.0.0.0/0" not in text
     assert "::/0" not in text
 
 
+def service_account(request: Any) -> str | None:
+    """What the machines run as that a resource makes."""
+    inputs = json_format.MessageToDict(request.object)
+    if request.type == NODE_POOL:
+        return str(inputs["nodeConfig"]["serviceAccount"])
+    return str(inputs["serviceAccount"]["email"]) if "serviceAccount" in inputs else None
+
+
 def test_no_resource_uses_the_default_service_account(update: GraphMonitor) -> None:
-    pools = update.of_type(NODE_POOL)
-    assert pools
-    for urn, request in pools.items():
-        account = request.object["nodeConfig"]["serviceAccount"]
-        assert account.endswith(".iam.gserviceaccount.com"), short(urn)
+    machines = [
+        request
+        for request in update.requests.values()
+        if request.type in (NODE_POOL, INSTANCE, "gcp:compute/instanceTemplate:InstanceTemplate")
+    ]
+    assert len(machines) >= 2
+    for request in machines:
+        account = service_account(request)
+        assert account is not None, request.name
+        assert account.endswith(".iam.gserviceaccount.com"), request.name
 
 
 def test_the_order_of_the_graph(update: GraphMonitor) -> None:
     """design: services -> network and identity -> cluster -> pools and access."""
-    cluster, _ = update.one(CLUSTER)
+    (cluster,) = (urn for urn, r in update.requests.items() if r.name in ("cluster-gke", "control-plane-machine-0"))
     before = {update.requests[urn].type for urn in reachable(update, cluster)}
     assert "gcp:projects/service:Service" in before
     assert "gcp:projects/iAMMember:IAMMember" in before
-    for urn in update.of_type(NODE_POOL):
-        assert cluster in edges(update, urn)
+    pools = hosts(update)
+    assert pools
+    for urn in pools:
+        assert cluster in reachable(update, urn)
 
 
 def golden(path: Path, value: object) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,12 @@ COMPUTE = f"/compute/beta/projects/{PROJECT}"
 CLUSTERS = f"/container/v1beta1/projects/{PROJECT}/locations/{REGION}/clusters"
 POOLS = f"{CLUSTERS}/tpu/nodePools"
 ACCOUNT = f"tpu-nodes@{PROJECT}.iam.gserviceaccount.com"
+ACCOUNTS = f"/iam/v1/projects/{PROJECT}/serviceAccounts"
+TEMPLATES = f"{COMPUTE}/global/instanceTemplates"
+GROUPS = f"{COMPUTE}/zones/{ZONE}/instanceGroupManagers"
+INSTANCES = f"{COMPUTE}/zones/{ZONE}/instances"
+SUBNETWORK = f"projects/{PROJECT}/regions/{REGION}/subnetworks/sub"
+IN_USE = "resourceInUseByAnotherResource"
 NO_RESERVATION = {"consumeReservationType": "NO_RESERVATION"}
 Body = dict[str, Any]
 
@@ -60,13 +67,19 @@ class Cloud:
         """Network, subnetwork, node service account, and the cluster "tpu" without its default pool."""
         self.make_network()
         account = {"accountId": "tpu-nodes", "serviceAccount": {"displayName": "TPU nodes"}}
-        self.ok("POST", f"/iam/v1/projects/{PROJECT}/serviceAccounts", account)
+        self.ok("POST", ACCOUNTS, account)
         self.ok("POST", CLUSTERS, {"cluster": cluster(**extra)})
         self.ok("DELETE", f"{POOLS}/default-pool")
 
     def make_policy(self, name: str, topology: str, region: str = REGION, **workload: Any) -> None:
         policy = {"type": "HIGH_THROUGHPUT", "acceleratorTopology": topology, **workload}
         self.ok("POST", f"{COMPUTE}/regions/{region}/resourcePolicies", {"name": name, "workloadPolicy": policy})
+
+    def make_slice_parts(self) -> None:
+        """A template "tm" of a machine with four chips and a workload policy "wp" for a slice of two."""
+        self.offer("tpu7x", "v5e", "v6e")
+        self.make_policy("wp", "2x2x2")
+        self.ok("POST", TEMPLATES, template())
 
     def offer(self, *generations: str) -> None:
         """Makes the tests' zone offer these TPU generations."""
@@ -108,6 +121,46 @@ def pool(name: str = "pool", machine: str = "ct6e-standard-4t", nodes: int = 0, 
 
 def compact(topology: str) -> Body:
     return {"type": "COMPACT", "tpuTopology": topology}
+
+
+def instance(**extra: Any) -> Body:
+    image = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
+    disk = {"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": image, "diskSizeGb": "50"}}
+    own = {"name": "vm", "machineType": f"zones/{ZONE}/machineTypes/n2-standard-4", "disks": [disk]}
+    return {**own, "networkInterfaces": [{"subnetwork": SUBNETWORK}], **extra}
+
+
+def template(
+    name: str = "tm", machine: str = "tpu7x-standard-4t", disk: str = "hyperdisk-balanced", **extra: Any
+) -> Body:
+    image = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accel-2404-amd64-tpu-tpu7x"
+    boot = {"boot": True, "initializeParams": {"sourceImage": image, "diskType": disk}}
+    nics = [{"subnetwork": SUBNETWORK}]
+    return {"name": name, "properties": {"machineType": machine, "disks": [boot], "networkInterfaces": nics, **extra}}
+
+
+def group(size: int = 2, **extra: Any) -> Body:
+    policy = f"projects/{PROJECT}/regions/{REGION}/resourcePolicies/wp"
+    own = {"name": "mig", "baseInstanceName": "w-###[1]", "targetSize": size, "targetSizePolicy": {"mode": "BULK"}}
+    links = {
+        "versions": [{"instanceTemplate": "global/instanceTemplates/tm"}],
+        "resourcePolicies": {"workloadPolicy": policy},
+    }
+    return {**own, **links, **extra}
+
+
+FLEX_SCHEDULING: Body = {
+    "provisioningModel": "FLEX_START",
+    "maxRunDuration": {"seconds": "3600"},
+    "automaticRestart": False,
+}
+
+
+def eventually(check: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.01)
 
 
 @contextmanager

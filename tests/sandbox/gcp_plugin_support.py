@@ -33,6 +33,8 @@ CONFIG: Json = {
     "serviceUsageCustomEndpoint": f"{HOST}/su/v1/",
     "resourceManagerCustomEndpoint": f"{HOST}/crm/v1/",
     "secretManagerCustomEndpoint": f"{HOST}/sm/v1/",
+    "kmsCustomEndpoint": f"{HOST}/kms/v1/",
+    "storageCustomEndpoint": f"{HOST}/storage/v1/",
 }
 
 
@@ -112,7 +114,8 @@ class FakeGoogle(httpx.MockTransport):
     def _answer(self, method: str, path: str, body: Any, url: httpx.URL) -> httpx.Response:
         for wanted, pattern, handler in self._rules():
             if wanted == method and (match := pattern.fullmatch(path)):
-                return handler(*match.groups(), body=body, url=url)
+                answer: httpx.Response = handler(*match.groups(), body=body, url=url)
+                return answer
         raise AssertionError(f"the fake has no answer for {method} {path}")
 
     def _rules(self) -> list[Rule]:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from tests.sandbox.conftest_google import (
     cluster,
     compact,
     connected,
+    eventually,
     pool,
     subnetwork,
 )
@@ -49,13 +50,6 @@ def server() -> Iterator[Cloud]:
 def cloud(server: Cloud) -> Cloud:
     server.control("reset")
     return server
-
-
-def eventually(check: Callable[[], bool], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.01)
 
 
 # Operations

@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from tests.sandbox.conftest_google import (
     ACCOUNT,
+    ACCOUNTS,
     CLUSTERS,
     COMPUTE,
+    FLEX_SCHEDULING,
+    GROUPS,
+    IN_USE,
+    INSTANCES,
     POOLS,
     PROJECT,
     REGION,
+    SUBNETWORK,
+    TEMPLATES,
     ZONE,
     Body,
     Cloud,
     cluster,
     connected,
+    group,
+    instance,
     pool,
     subnetwork,
+    template,
 )
 
 NETWORKS = f"{COMPUTE}/global/networks"
 SUBNETWORKS = f"{COMPUTE}/regions/{REGION}/subnetworks"
 FIREWALLS = f"{COMPUTE}/global/firewalls"
-TEMPLATES = f"{COMPUTE}/global/instanceTemplates"
-GROUPS = f"{COMPUTE}/zones/{ZONE}/instanceGroupManagers"
-INSTANCES = f"{COMPUTE}/zones/{ZONE}/instances"
-ACCOUNTS = f"/iam/v1/projects/{PROJECT}/serviceAccounts"
-SUBNETWORK = f"projects/{PROJECT}/regions/{REGION}/subnetworks/sub"
-IN_USE = "resourceInUseByAnotherResource"
 
 
 @pytest.fixture(scope="module")
@@ -291,13 +294,6 @@ def test_images_are_found_by_name_and_family(cloud: Cloud) -> None:
 # Machines
 
 
-def instance(**extra: Any) -> Body:
-    image = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
-    disk = {"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": image, "diskSizeGb": "50"}}
-    own = {"name": "vm", "machineType": f"zones/{ZONE}/machineTypes/n2-standard-4", "disks": [disk]}
-    return {**own, "networkInterfaces": [{"subnetwork": SUBNETWORK}], **extra}
-
-
 def test_an_instance_has_disk_address_and_fingerprints(cloud: Cloud) -> None:
     cloud.ok("POST", INSTANCES, instance(metadata={"items": [{"key": "a", "value": "b"}]}))
     found = cloud.ok("GET", f"{INSTANCES}/vm")
@@ -333,32 +329,6 @@ def test_machine_types_change_only_while_stopped(cloud: Cloud) -> None:
     assert cloud.ok("GET", f"{INSTANCES}/vm")["machineType"].endswith("/n2-standard-8")
 
 
-def template(
-    name: str = "tm", machine: str = "tpu7x-standard-4t", disk: str = "hyperdisk-balanced", **extra: Any
-) -> Body:
-    image = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accel-2404-amd64-tpu-tpu7x"
-    boot = {"boot": True, "initializeParams": {"sourceImage": image, "diskType": disk}}
-    nics = [{"subnetwork": SUBNETWORK}]
-    return {"name": name, "properties": {"machineType": machine, "disks": [boot], "networkInterfaces": nics, **extra}}
-
-
-def group(size: int = 2, **extra: Any) -> Body:
-    policy = f"projects/{PROJECT}/regions/{REGION}/resourcePolicies/wp"
-    own = {"name": "mig", "baseInstanceName": "w-###[1]", "targetSize": size, "targetSizePolicy": {"mode": "BULK"}}
-    links = {
-        "versions": [{"instanceTemplate": "global/instanceTemplates/tm"}],
-        "resourcePolicies": {"workloadPolicy": policy},
-    }
-    return {**own, **links, **extra}
-
-
-FLEX_SCHEDULING: Body = {
-    "provisioningModel": "FLEX_START",
-    "maxRunDuration": {"seconds": "3600"},
-    "automaticRestart": False,
-}
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -382,10 +352,7 @@ def test_a_template_that_cannot_be_is_refused(cloud: Cloud, change: Body, messag
 
 @pytest.fixture
 def slices(cloud: Cloud) -> Cloud:
-    """A template of a machine with four chips and a workload policy for two of them."""
-    cloud.offer("tpu7x", "v5e", "v6e")
-    cloud.make_policy("wp", "2x2x2")
-    cloud.ok("POST", TEMPLATES, template())
+    cloud.make_slice_parts()
     return cloud
 
 

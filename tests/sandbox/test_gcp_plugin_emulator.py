@@ -238,3 +238,25 @@ def test_faults_pass(emulator: Any, deployment: Deployment, fault: Json) -> None
 def test_the_emulators_refusal_is_the_message(deployment: Deployment) -> None:
     with pytest.raises(ProviderError, match=r"^Error creating Subnetwork: googleapi: Error \d+: .*net"):
         deployment.create("sub")
+
+
+def test_the_plan_of_an_update_keeps_what_google_decided(deployment: Deployment, provider: GcpProvider) -> None:
+    """A label edit once planned a cluster without its endpoint, and the program failed on the missing address."""
+    deployment.create_all()
+    name = next(n for n in deployment.ids if recorded_state(n)["type"] == "gcp:container/cluster:Cluster")
+    news = {**deployment.inputs[name], "resourceLabels": {"team": "a"}}
+    news["controlPlaneEndpointsConfig"] = {"dnsEndpointConfig": {"allowExternalTraffic": True}}
+    about = subject("gcp:container/cluster:Cluster", name)
+    planned = provider.update(about, deployment.ids[name], deployment.outputs[name], news, (), 0, True)
+    endpoint = plain_outputs(planned)["controlPlaneEndpointsConfig"]["dnsEndpointConfig"]["endpoint"]
+    assert endpoint == deployment.outputs[name]["controlPlaneEndpointsConfig"]["dnsEndpointConfig"]["endpoint"]
+    assert endpoint
+
+
+def test_an_imported_nat_knows_its_router(deployment: Deployment, provider: GcpProvider) -> None:
+    """Only the id says it; without it the next preview replaced the NAT."""
+    deployment.create_all()
+    name = next(n for n in deployment.ids if recorded_state(n)["type"] == "gcp:compute/routerNat:RouterNat")
+    state = provider.read(subject("gcp:compute/routerNat:RouterNat", name), deployment.ids[name], {}, {})
+    assert plain_outputs(state.outputs)["router"] == deployment.outputs[name]["router"].rpartition("/")[2]
+    assert plain_outputs(state.inputs)["router"]

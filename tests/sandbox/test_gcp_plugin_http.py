@@ -476,7 +476,7 @@ def test_functions() -> None:
     )
     assert versions["latestMasterVersion"] == "1.35.1-gke.1"
     assert versions["releaseChannelLatestVersion"] == {"RAPID": "1.35.9-gke.1"}
-    with pytest.raises(ProviderError, match=r"getReservation:getReservation: .*not found|reservation .* not found"):
+    with pytest.raises(ProviderError, match=r"Reservation .*/reservations/r not found"):
         provider.invoke("gcp:compute/getReservation:getReservation", {"name": "r", "zone": "us-east5-b"})
     with pytest.raises(ProviderError, match="has no function gcp:x:y; it has"):
         provider.invoke("gcp:x:y", {})

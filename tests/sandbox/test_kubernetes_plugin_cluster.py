@@ -21,6 +21,7 @@ import pytest
 import yaml
 
 from sandbox import environment, toolchain
+from sandbox.kubernetes import assets
 from sandbox.kubernetes.api import Object
 from sandbox.kubernetes.gke import GkeCluster
 from sandbox.kubernetes.supervisor import free_ports
@@ -596,7 +597,7 @@ def engine(cluster: GkeCluster, tmp_path: Path) -> Engine:
     for folder in (run.root, run.backend, run.token_file.parent):
         folder.mkdir(parents=True, exist_ok=True)
     run.token_file.write_text(cluster.plane.admin_token)
-    environment.install(run, toolchain.engine(), real_plugins=False)
+    environment.install(run, toolchain.engine(), assets.program("kubectl"), real_plugins=False)
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "Pulumi.yaml").write_text("name: lab\nruntime: python\n")

@@ -13,8 +13,10 @@ import pytest
 import yaml
 
 from sandbox import environment, toolchain
+from sandbox.kubernetes import assets
 from sandbox.run_directory import RunDirectory
 from sandbox.stacks import SECRET_PLACEHOLDER, endpoints, merged, option, words
+from sandbox.toolchain.kubernetes_binaries import KUBERNETES_VERSION
 from tests.sandbox.conftest import short_directory
 
 PROJECT = "name: tiny\nruntime: {name: python, options: {virtualenv: .venv}}\n"
@@ -95,7 +97,7 @@ def pulumi(project: Path) -> Iterator[Run]:
         run.ready_file.write_text(json.dumps({"url": "http://127.0.0.1:1", "pid": os.getpid()}))
         run.kubernetes.mkdir()
         run.token_file.write_text("token")
-        environment.install(run, toolchain.engine(), real_plugins=False)
+        environment.install(run, toolchain.engine(), assets.program("kubectl"), real_plugins=False)
 
         def call(*arguments: str, cwd: Path = project, **extra: str) -> subprocess.CompletedProcess[str]:
             return subprocess.run(
@@ -174,6 +176,30 @@ def test_a_broken_stack_file_is_named(pulumi: Run, project: Path, content: str, 
 
 def test_commands_without_a_stack_pass_through(pulumi: Run, tmp_path: Path) -> None:
     assert pulumi("version", cwd=tmp_path).stdout.startswith("v")
+
+
+def test_kubectl_is_the_sandboxs_own(pulumi: Run) -> None:
+    location = pulumi("version").args[0].parent / "kubectl"
+    version = subprocess.run([location, "version", "--client"], capture_output=True, text=True, check=True).stdout
+    assert f"Client Version: v{KUBERNETES_VERSION}" in version
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["compute", "instances", "list"], "knows only `gcloud secrets versions access`"),
+        ([], "knows only"),
+        (["secrets", "versions", "access", "latest", "--secret=a"], "Missing option '--project'"),
+        (["secrets", "versions", "access", "latest", "--secret=a", "--project=b"], "the sandbox does not answer"),
+    ],
+)
+def test_gcloud_says_what_it_cannot_do(pulumi: Run, arguments: list[str], reason: str) -> None:
+    location = pulumi("version").args[0].parent / "gcloud"
+    done = subprocess.run([location, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode
+    assert done.stdout == ""
+    assert reason in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_the_auth_plugin_hands_out_the_sandboxs_token(pulumi: Run) -> None:

@@ -15,6 +15,16 @@ ZONES = {
     "tpu7x": "us-central1-c",
 }
 
+SELF_MANAGED: dict[str, Any] = {"kind": "self-managed"}
+EXISTING: dict[str, Any] = {
+    "kind": "existing",
+    "server": "https://10.0.0.10:6443",
+    "ca": "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n",
+    "join_secret": "projects/my-project/secrets/join",
+    "access_secret": "projects/my-project/secrets/access",
+}
+EXISTING_NETWORK: dict[str, Any] = {"kind": "existing", "network": "n", "subnetwork": "s", "pods_range": "p"}
+
 
 def raw(slices: dict[str, Any] | None = None, **platform: Any) -> dict[str, Any]:
     """A platform as YAML would give it; by default with one sound slice."""

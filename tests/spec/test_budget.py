@@ -5,11 +5,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 
+from spec.hosts import slice_groups
 from spec.load import load_stack_file
-from tests.spec.platforms import PROJECT, raw
+from tests.spec.platforms import PROJECT, SELF_MANAGED, raw
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,21 +43,30 @@ def test_spec_starts_fast_and_imports_nothing_heavy() -> None:
     assert not {"pulumi", "pulumi_gcp", "yaml", "rich", "typer", "components", "tools", "sandbox"} & set(output[1:])
 
 
-def test_a_thousand_slices_are_read_and_planned_within_a_second(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("cluster", "lent"), [({}, "queued"), (SELF_MANAGED, "flex-start")], ids=["gke", "own"])
+def test_a_thousand_slices_are_read_and_planned_within_a_second(
+    tmp_path: Path, cluster: dict[str, Any], lent: str
+) -> None:
     shapes = [
         {"machine_type": "ct6e-standard-4t", "topology": "4x4", "capacity": "spot"},
         {"machine_type": "ct6e-standard-8t", "topology": "2x4", "count": 2, "devices": "dra"},
-        {"generation": "v6e", "chips": 16, "capacity": {"model": "queued", "max_run_duration": "2d"}},
+        {"generation": "v6e", "chips": 16, "capacity": {"model": lent, "max_run_duration": "2d"}},
         {"generation": "v5p", "topology": "2x2x2", "capacity": {"model": "reservation", "name": "r"}},
         {"machine_type": "tpu7x-standard-4t", "topology": "2x2x2"},
     ]
     network = {"nodes_cidr": "10.0.0.0/18", "services_cidr": "10.0.64.0/20"}
     platform = raw(
-        {f"s{index}": shapes[index % len(shapes)] for index in range(1000)}, allow_unlisted_zone=True, network=network
+        {f"s{index}": shapes[index % len(shapes)] for index in range(1000)},
+        allow_unlisted_zone=True,
+        network=network,
+        cluster=cluster,
     )
     path = tmp_path / "Pulumi.large.yaml"
     path.write_text(yaml.safe_dump({"config": {"gcp:project": PROJECT, "tpu-platform:platform": platform}}))
     before = time.process_time()
-    plans = load_stack_file(path).slice_plans
+    loaded = load_stack_file(path)
+    plans = loaded.slice_plans
+    groups = [slice_groups(loaded, plan) for plan in plans] if cluster else []
     assert time.process_time() - before < 1
     assert len(plans) == 1000
+    assert len(groups) == (1000 if cluster else 0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spec.errors import SpecErrors
 from spec.load import load_platform, load_stack_file
 from spec.platform import below
-from tests.spec.platforms import errors, load, raw
+from tests.spec.platforms import EXISTING, errors, load, raw
 
 V6E = {"machine_type": "ct6e-standard-4t", "topology": "4x4"}
 KMS = "projects/p/locations/us-east5/keyRings/r/cryptoKeys/k"
@@ -103,6 +103,69 @@ MALFORMED: list[tuple[dict[str, Any], dict[str, Any], str, str, str]] = [
     ({}, {"slices": {"s": None}}, "slices.s", "nothing is not possible", "a mapping"),
     ({}, {"slices": [V6E]}, "slices", "a list is not possible", "a mapping"),
     ({}, {"cluster": {"kind": "eks"}}, "cluster.kind", "'eks' is not possible here", "one of gke"),
+    ({}, {"cluster": {"kind": "self-manged"}}, "cluster.kind", "'self-manged' is not possible", "mean self-managed?"),
+    ({}, {"cluster": 3}, "cluster", "3 is not possible here", "a mapping"),
+    (
+        {},
+        {"cluster": {"kind": "self-managed", "release_channel": "RAPID"}},
+        "cluster.release_channel",
+        "is a setting of kind: gke",
+        "leave it out, or write kind: gke",
+    ),
+    (
+        {},
+        {"cluster": {"control_plane": {"replicas": 3}}},
+        "cluster.control_plane",
+        "is a setting of kind: self-managed",
+        "or write kind: self-managed",
+    ),
+    (
+        {},
+        {"cluster": {"image": "projects/p/global/images/i"}},
+        "cluster.image",
+        "is a setting of kind: self-managed or kind: existing",
+        "leave it out",
+    ),
+    ({}, {"cluster": {"kind": "existing"}}, "cluster.join_secret", "is missing", "add join_secret:"),
+    (
+        {},
+        {"cluster": {"kind": "self-managed", "control_plane": {"replicas": 2}}},
+        "cluster.control_plane.replicas",
+        "2 is not possible here",
+        "one of 1, 3",
+    ),
+    (
+        {},
+        {"cluster": {"kind": "self-managed", "version": "1.34"}},
+        "cluster.version",
+        "not an exact Kubernetes version",
+        "1.34.2",
+    ),
+    ({}, {"cluster": {"kind": "self-managed", "version": 1.34}}, "cluster.version", "loses trailing zeros", "quote it"),
+    ({}, {"cluster": EXISTING | {"server": "10.0.0.1"}}, "cluster.server", "not", "https://10.0.0.10:6443"),
+    ({}, {"cluster": EXISTING | {"ca": "MIIB"}}, "cluster.ca", "not a certificate", "BEGIN CERTIFICATE"),
+    ({}, {"cluster": EXISTING | {"join_secret": "join"}}, "cluster.join_secret", "not a secret", "projects/PROJECT"),
+    (
+        {"instance_template": "t"},
+        {"cluster": {"kind": "self-managed"}},
+        "slices.s.instance_template",
+        "not an instance template",
+        "projects/PROJECT/global",
+    ),
+    (
+        {},
+        {"network": {"subnetwork": "s"}},
+        "network.subnetwork",
+        "is a setting of kind: existing",
+        "write kind: existing",
+    ),
+    (
+        {"capacity": {"model": "spot", "block": "b"}},
+        {},
+        "slices.s.capacity.block",
+        "is a setting of model: reservation",
+        "write model: reservation",
+    ),
     ({}, {"cluster": {"release_channel": "rapid"}}, "cluster.release_channel", "'rapid'", "did you mean RAPID?"),
     ({}, {"cluster": {"version": 1.3}}, "cluster.version", "loses trailing zeros", "quote it"),
     ({}, {"cluster": {"version": "latest"}}, "cluster.version", "not a GKE version", "1.35"),
@@ -210,6 +273,31 @@ def test_everything_wrong_is_said_at_once() -> None:
     ]
 
 
+def test_a_malformed_entry_of_a_list_is_not_also_a_list_too_short() -> None:
+    (error,) = errors(raw({"s": V6E | {"capacity": ["spott"]}}))
+    assert error.path == below("slices.s.capacity[0]")
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [{"kind": "self-managed", "version": 1.34}, {"kind": "existing"}, EXISTING | {"ca": "x"}],
+    ids=["version", "existing", "ca"],
+)
+def test_rules_of_a_back_end_speak_although_the_cluster_is_malformed(cluster: dict[str, Any]) -> None:
+    spec = V6E | {"capacity": "queued"}
+    paths = [error.path for error in errors(raw({"s": spec}, cluster=cluster, network={"nodes_cidr": "x"}))]
+    assert below("slices.s.capacity.model") in paths
+    assert [path for path in paths if path.startswith(below("network"))] == [below("network.nodes_cidr")]
+
+
+def test_rules_of_no_back_end_speak_while_it_is_unknown_which_is_meant() -> None:
+    spec = V6E | {"image": "projects/p/global/images/i", "boot_disk": {"type": "pd-ssd"}}
+    assert [error.path for error in errors(raw({"s": spec}, cluster={"kind": "selfmanaged"}))] == [
+        below("cluster.kind"),
+        below("slices.s.boot_disk.type"),
+    ]
+
+
 def test_a_missing_slice_is_not_said_of_one_that_is_malformed() -> None:
     queues = {"q": {"namespaces": ["a"], "slices": {"s": 1}}}
     assert [error.path for error in errors(raw({"s": {"typo": 1}}, queues=queues))] == [below("slices.s.typo")]
@@ -280,6 +368,19 @@ def test_junk_is_refused_and_nothing_else_happens(written: Any) -> None:
 def test_junk_slices_are_refused_with_a_path(spec: dict[str, Any]) -> None:
     for error in errors(raw({"s": spec})):
         assert error.path.startswith(below("slices.s"))
+        assert error.message
+        assert error.hint
+
+
+cluster_keys = st.sampled_from(
+    ["version", "control_plane", "system_pool", "cpu_pools", "bootstrap", "image", "ca", "server", "maintenance", "x"]
+)
+
+
+@given(st.sampled_from(["gke", "self-managed", "existing"]), st.dictionaries(cluster_keys, junk))
+def test_junk_clusters_are_refused_with_a_path(kind: str, cluster: dict[str, Any]) -> None:
+    for error in errors(raw(cluster=cluster | {"kind": kind})):
+        assert error.path.startswith((below("cluster"), below("network"), below("slices.train.image")))
         assert error.message
         assert error.hint
 

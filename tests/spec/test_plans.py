@@ -1,19 +1,24 @@
 """What follows from a slice."""
 
+from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from spec import topology
-from spec.capacity import BEHAVIOUR
+from spec.capacity import BEHAVIOUR, SCHEDULING
 from spec.catalogue import GENERATIONS, MACHINES, MAX_HOSTS_PER_POOL
+from spec.hosts import slice_groups
+from spec.platform import Platform
 from spec.queueing import flavor_of
-from spec.rules.held import HELD
-from spec.shape import candidates
+from spec.rules.held import HELD, HELD_OF_GROUPS, GroupOfPlan, Held
+from spec.rules.registry import SLICE, SliceView
+from spec.shape import candidates, resolve
 from spec.slices import SlicePlan
-from tests.spec.platforms import ZONES, load
+from tests.spec.platforms import PROJECT, SELF_MANAGED, ZONES, errors, load, raw
 
 CAPACITY: dict[str, dict[str, Any]] = {
     "on-demand": {},
@@ -22,6 +27,8 @@ CAPACITY: dict[str, dict[str, Any]] = {
     "flex-start": {},
     "queued": {"max_run_duration": "1d"},
 }
+
+WIDE = {"nodes_cidr": "10.0.0.0/18", "services_cidr": "10.0.64.0/20", "pods_cidr": "10.128.0.0/9"}
 
 shapes = [
     (shape.machine, shape.topology)
@@ -32,30 +39,88 @@ shapes = [
 ]
 
 
-@pytest.mark.parametrize("held", HELD, ids=lambda held: held.id)
-@settings(max_examples=60)
-@given(
-    shape=st.sampled_from(shapes),
-    model=st.sampled_from(list(BEHAVIOUR)),
-    count=st.integers(1, 4),
-    autoscale=st.sampled_from([None, True]),
-    dranet=st.booleans(),
-)
-def test_what_nobody_can_break(held: Any, shape: Any, model: str, count: int, autoscale: bool, dranet: bool) -> None:
-    machine, dims = shape
+@st.composite
+def specs(draw: st.DrawFn, models: Sequence[str] = tuple(BEHAVIOUR)) -> tuple[str, dict[str, Any]]:
+    """The zone and the settings of a slice of any machine type, topology and capacity model."""
+    machine, dims = draw(st.sampled_from(shapes))
+    model = draw(st.sampled_from(models))
     if BEHAVIOUR[model].flex_start and not machine.generation.dws:
         model = "spot"
-    spec = {
+    return ZONES[machine.generation.name], {
         "machine_type": machine.name,
         "topology": dims,
-        "count": count,
+        "count": draw(st.integers(1, 4)),
         "capacity": {"model": model, **CAPACITY[model]},
-        "autoscale": autoscale,
-        "dranet": dranet and machine.accelerator_nics > 0,
     }
-    network = {"nodes_cidr": "10.0.0.0/18", "services_cidr": "10.0.64.0/20"}
-    for plan in load({"s": spec}, zone=ZONES[machine.generation.name], network=network).slice_plans:
+
+
+@pytest.mark.parametrize("held", HELD, ids=lambda held: held.id)
+@settings(max_examples=60)
+@given(written=specs(), autoscale=st.sampled_from([None, True]), dranet=st.booleans())
+def test_what_nobody_can_break(
+    held: Held[SlicePlan], written: tuple[str, dict[str, Any]], autoscale: bool | None, dranet: bool
+) -> None:
+    zone, spec = written
+    spec |= {"autoscale": autoscale, "dranet": dranet and MACHINES[spec["machine_type"]].accelerator_nics > 0}
+    for plan in load({"s": spec}, zone=zone, network=WIDE).slice_plans:
         assert held.holds(plan)
+
+
+@settings(max_examples=60)
+@given(written=specs(tuple(SCHEDULING)))
+@pytest.mark.parametrize("held", [*HELD, *HELD_OF_GROUPS], ids=lambda held: held.id)
+def test_what_nobody_can_break_without_gke(held: Held[Any], written: tuple[str, dict[str, Any]]) -> None:
+    zone, spec = written
+    assume(not errors(raw({"s": spec}, zone=zone, network=WIDE, cluster=SELF_MANAGED)))
+    platform = load({"s": spec}, zone=zone, network=WIDE, cluster=SELF_MANAGED)
+    for plan in platform.slice_plans:
+        subjects = list(map(GroupOfPlan, repeat(plan), plan.pools, slice_groups(platform, plan)))
+        assert len(subjects) == len(plan.pools)
+        for subject in subjects if held in HELD_OF_GROUPS else [plan]:
+            assert held.holds(subject)
+
+
+@given(
+    written=specs(),
+    more=st.fixed_dictionaries(
+        {},
+        optional={
+            "autoscale": st.booleans(),
+            "devices": st.sampled_from(["dra", "device-plugin"]),
+            "dranet": st.booleans(),
+            "image_streaming": st.booleans(),
+            "additional_networks": st.just([{"network": "n", "subnetwork": "s"}]),
+            "host_maintenance": st.just("AS_NEEDED"),
+            "labels": st.just({"team": "a"}),
+            "max_pods_per_node": st.integers(8, 256),
+            "node_drain": st.sampled_from([{}, {"grace": "1h"}, {"respect_pdb": False}]),
+            "capacity": st.just(["spot", "on-demand"]),
+        },
+    ),
+)
+@settings(max_examples=200)
+def test_another_back_end_is_a_change_of_the_cluster_alone(
+    written: tuple[str, dict[str, Any]], more: dict[str, Any]
+) -> None:
+    """A slice that GKE takes is taken without GKE, too, or refused by a rule that says why."""
+    zone, spec = written
+    on_gke = raw({"s": spec | more}, zone=zone, network=WIDE)
+    assume(not errors(on_gke))
+    rules = [rule for rule in SLICE.rules if rule.backend == "compute" and rule.level == "error"]
+    said = errors(on_gke | {"cluster": SELF_MANAGED})
+    platform = Platform.model_validate({**on_gke, "project": PROJECT, "cluster": SELF_MANAGED})
+    view = SliceView(platform, "s", platform.slices["s"], resolve(platform.slices["s"]))
+    reasons = [finding.message for rule in rules for finding in rule.check(view)]
+    assert sorted(error.message for error in said) == sorted(reasons)
+    if not said:
+        plan, there = load(**on_gke).slice_plans[0], load(**on_gke, cluster=SELF_MANAGED).slice_plans[0]
+        assert (plan.hosts, plan.chips, plan.labels, plan.taints) == (
+            there.hosts,
+            there.chips,
+            there.labels,
+            there.taints,
+        )
+        assert [pool.most_nodes for pool in plan.pools] == [pool.most_nodes for pool in there.pools]
 
 
 def test_every_capacity_model_is_tried_above() -> None:

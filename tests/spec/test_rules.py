@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from spec.platform import below
 from spec.rules.registry import PLATFORM, QUEUES, SHAPE, SLICE, Finding, Rule
-from tests.spec.platforms import ZONES, errors, load, raw
+from tests.spec import cases_without_gke
+from tests.spec.cases import V6E, Case, at
+from tests.spec.platforms import errors, load, raw
 
-V6E = {"machine_type": "ct6e-standard-4t", "topology": "4x4"}
 SINGLE = {"machine_type": "ct6e-standard-8t", "topology": "2x4"}
 IRON = {"machine_type": "tpu7x-standard-4t", "topology": "4x4x4"}
 CUBE = IRON | {
@@ -25,21 +26,6 @@ MANAGER: dict[str, Any] = {
     "multikueue": MULTIKUEUE,
     "queues": {"q": {"namespaces": ["a"], "slices": {"s": 1}}},
 }
-
-
-class Case(NamedTuple):
-    """`wrong` and `right` are the slice `s` and settings of the platform; `path` lies below the platform."""
-
-    rule: str
-    wrong: tuple[dict[str, Any], dict[str, Any]]
-    path: str
-    message: str
-    hint: str
-    right: tuple[dict[str, Any], dict[str, Any]]
-
-
-def at(generation: str, **platform: Any) -> dict[str, Any]:
-    return {"zone": ZONES[generation], **platform}
 
 
 ERRORS = [
@@ -184,7 +170,7 @@ ERRORS = [
         "pool-size",
         (SINGLE | {"count": 2001}, {}),
         "slices.s.count",
-        "share one node pool",
+        "share one pool",
         "several entries",
         (SINGLE | {"count": 2000}, {}),
     ),
@@ -272,7 +258,7 @@ ERRORS = [
         "reservation-parts",
         (SINGLE | {"count": 2, "capacity": RESERVED | {"block": "b", "sub_block": ["s", "t"]}}, {}),
         "slices.s.capacity.sub_block",
-        "share one node pool",
+        "share one pool",
         "several entries",
         (SINGLE | {"count": 2, "capacity": RESERVED | {"block": "b", "sub_block": "s"}}, {}),
     ),
@@ -582,7 +568,7 @@ ERRORS = [
         (V6E, {"cluster": {"system_pool": {"min": 3, "max": 3}}}),
     ),
     Case(
-        "pool-bounds",
+        "pool-labels",
         (
             V6E,
             {"cluster": {"cpu_pools": {"c": {"machine_type": "n2-standard-4", "labels": {"kubernetes.io/os": "x"}}}}},
@@ -762,9 +748,11 @@ ERRORS = [
         "same names",
         ({}, MANAGER),
     ),
+    *cases_without_gke.ERRORS,
 ]
 
 WARNINGS = [
+    *cases_without_gke.WARNINGS,
     Case(
         "zone-unlisted",
         (V6E, {"zone": "some-region9-z"}),

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from tests.spec.platforms import PROJECT, raw
+from tests.spec.platforms import EXISTING, EXISTING_NETWORK, PROJECT, SELF_MANAGED, raw
 from tools.__main__ import app
 
 V6E = {"machine_type": "ct6e-standard-4t", "topology": "4x4"}
@@ -43,7 +43,9 @@ def test_json(stack_file: Any) -> None:
     result = explain("-f", stack_file(allow_unlisted_zone=True), "--json")
     assert result.exit_code == 0
     document = json.loads(result.output)
-    assert list(document) == ["slices", "policies", "totals", "warnings"]
+    assert list(document) == ["cluster", "slices", "policies", "groups", "totals", "warnings"]
+    assert document["cluster"] == {"kind": "gke", "backend": "gke", "location": "us-east5"}
+    assert document["groups"] == []
     by_name = {entry["name"]: entry for entry in document["slices"]}
     assert by_name["train"] == {
         "name": "train",
@@ -56,6 +58,7 @@ def test_json(stack_file: Any) -> None:
         "count": 2,
         "capacity": "reservation",
         "placement": {"type": "COMPACT", "topology": "4x4", "policy": None},
+        "backend": "gke",
         "pools": [{"nodes": 4, "min": None, "max": None}] * 2,
         "price_per_hour_usd": 86.4,
         "quota": None,
@@ -93,6 +96,58 @@ def test_table(stack_file: Any) -> None:
         "quota: PREEMPTIBLE-TPU-V6E-per-project-region in us-east5: 3 chips (serve)",
     ):
         assert text in result.output
+
+
+@pytest.fixture
+def without_gke(stack_file: Any) -> Path:
+    """A platform on Compute Engine: two slices of several hosts, and single hosts."""
+    slices = {name: SLICES[name] for name in ("train", "serve")}
+    path: Path = stack_file(slices, cluster=SELF_MANAGED | {"control_plane": {"replicas": 3, "backups": True}})
+    return path
+
+
+def test_json_without_gke(without_gke: Path) -> None:
+    document = json.loads(explain("-f", without_gke, "--json").output)
+    assert document["cluster"] == {"kind": "self-managed", "backend": "compute", "location": "us-east5-b"}
+    assert {entry["name"]: entry["backend"] for entry in document["slices"]} == {"serve": "compute", "train": "compute"}
+    assert [(group["name"], group["size"], group["mode"]) for group in document["groups"]] == [
+        ("tpu-serve", 3, "INDIVIDUAL"),
+        ("tpu-train-0", 4, "BULK"),
+        ("tpu-train-1", 4, "BULK"),
+    ]
+    assert document["groups"][1]["policy"] == "tpu-4x4"
+    assert document["groups"][1]["provisioning_model"] == "RESERVATION_BOUND"
+    assert document["groups"][0]["hosts"] == ["tpu-serve-w-0001", "tpu-serve-w-0002", "tpu-serve-w-0003"]
+    assert document["policies"] == [{"name": "tpu-4x4", "topology": "4x4", "mode": None}]
+
+
+def test_table_without_gke(without_gke: Path) -> None:
+    output = explain("-f", without_gke).output
+    for text in (
+        "Kubernetes 1.34.2 of its own on 3 machines in us-east5, slices in us-east5-b",
+        "reservation, all hosts at once",
+        "minutes if the reservation is free",
+        "up to an hour",
+    ):
+        assert text in output
+    assert "GKE" not in output
+
+
+def test_a_cluster_of_somebody_else(stack_file: Any) -> None:
+    path = stack_file({"serve": SLICES["serve"]}, cluster=EXISTING, network=EXISTING_NETWORK)
+    assert f"Kubernetes of somebody else's at {EXISTING['server']}" in explain("-f", path).output
+    assert [text for text in pictured(path) if text == "system"] == []
+
+
+def test_svg_without_gke_has_a_control_plane(without_gke: Path) -> None:
+    texts = pictured(without_gke)
+    assert {"control plane", "3 machines in us-east5-b", "internal address, backups", "2 nodes"} <= set(texts)
+    assert "placed by tpu-4x4" in texts
+
+
+def pictured(path: Path) -> list[str | None]:
+    document = ElementTree.fromstring(explain("-f", path, "--svg").output)
+    return [element.text for element in document.iter("{http://www.w3.org/2000/svg}text")]
 
 
 def test_warnings_are_shown(stack_file: Any) -> None:
@@ -142,14 +197,17 @@ def test_stack_of_the_project() -> None:
 
 
 def test_svg_is_a_picture_of_every_pool(stack_file: Any) -> None:
-    result = explain("-f", stack_file(allow_unlisted_zone=True), "--svg")
-    texts = [element.text for element in ElementTree.fromstring(result.output).iter("{http://www.w3.org/2000/svg}text")]
+    texts = pictured(stack_file(allow_unlisted_zone=True))
     assert {"system", *SLICES} <= set(texts)
     assert "placed by tpu-2x2x2" in texts
 
 
-def test_mermaid_joins_policies_to_their_slices(stack_file: Any) -> None:
-    lines = explain("-f", stack_file(allow_unlisted_zone=True), "--mermaid").output.splitlines()
+@pytest.mark.parametrize(
+    "cluster", [{}, SELF_MANAGED | {"cpu_pools": {"head": {"machine_type": "n2-standard-4", "min": 1}}}]
+)
+def test_mermaid_joins_policies_to_their_slices(stack_file: Any, cluster: dict[str, Any]) -> None:
+    path = stack_file({"iron": SLICES["iron"], "serve": SLICES["serve"]}, allow_unlisted_zone=True, cluster=cluster)
+    lines = explain("-f", path, "--mermaid").output.splitlines()
     assert lines[0] == "flowchart LR"
     (box,) = [line.split("[")[0].split()[-1] for line in lines if '["iron<br/>' in line]
     assert f"  policy_tpu_2x2x2 -.-> {box}" in lines

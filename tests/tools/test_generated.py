@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
-from tests.spec.platforms import raw
+from tests.spec.platforms import EXISTING, EXISTING_NETWORK, SELF_MANAGED, raw
 from tools.__main__ import app
 from tools.generated import ROOT, Generated
 from tools.schema import field_descriptions, models, render
@@ -62,6 +62,10 @@ def config(platform: dict[str, Any]) -> dict[str, Any]:
         raw(network={"nodes_cidr": "10.8.0.0/20"}),
         raw(network={"kind": "existing", "network": "n", "subnetwork": "s", "pods_range": "p", "services_range": "v"}),
         raw(cluster={"version": "1.35", "maintenance": {"recurrence": "FREQ=DAILY"}}),
+        raw(cluster=SELF_MANAGED | {"version": "1.34.2", "control_plane": {"replicas": 3, "access": "external"}}),
+        raw(cluster=EXISTING, network=EXISTING_NETWORK | {"nodes_cidr": "10.1.0.0/20"}),
+        raw({"s": V6E | {"image": "projects/p/global/images/family/f"}}),
+        raw({"s": V6E | {"instance_template": "projects/p/regions/r/instanceTemplates/t"}}),
     ],
 )
 def test_the_schema_accepts(platform: dict[str, Any]) -> None:
@@ -85,6 +89,13 @@ def test_the_schema_accepts(platform: dict[str, Any]) -> None:
         raw(zone="us-east5"),
         raw(cluster={"version": "latest"}),
         raw(network={"kind": "existing"}),
+        raw(cluster={"kind": "eks"}),
+        raw(cluster=SELF_MANAGED | {"version": "1.34"}),
+        raw(cluster=SELF_MANAGED | {"release_channel": "RAPID"}),
+        raw(cluster=SELF_MANAGED | {"control_plane": {"replicas": 2}}),
+        raw(cluster={"kind": "existing"}),
+        raw(cluster=EXISTING | {"join_secret": "join"}),
+        raw({"s": V6E | {"instance_template": "t"}}),
     ],
 )
 def test_the_schema_refuses(platform: dict[str, Any]) -> None:

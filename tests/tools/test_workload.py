@@ -11,6 +11,7 @@ from spec.load import load_stack_file
 from spec.queueing import FLAVOR_LABEL
 from tests.graph.recording import ROOT
 from tests.schema.test_kubernetes_objects import validate
+from tests.spec.platforms import PROJECT, SELF_MANAGED, raw
 from tools.__main__ import app
 
 RECIPE = ROOT / "Pulumi.recipe.yaml"
@@ -82,7 +83,7 @@ def test_one_slice_has_no_peers_to_find() -> None:
     assert names == {"TPU_WORKER_ID", "MEGASCALE_SLICE_ID", "TPU_WORKER_HOSTNAMES"}
 
 
-def test_device_plugin_pods_leave_their_environment_to_gke() -> None:
+def test_device_plugin_pods_of_gke_leave_their_environment_to_gke() -> None:
     (jobset,) = printed(BLUEPRINT, "train", "--queue", "training", "--slices", "3")
     pod = pod_spec(jobset)
     (container,) = pod["containers"]
@@ -93,6 +94,41 @@ def test_device_plugin_pods_leave_their_environment_to_gke() -> None:
     assert {"key": "cloud.google.com/gke-queued", "operator": "Equal", "value": "true", "effect": "NoSchedule"} in (
         pod["tolerations"]
     )
+
+
+@pytest.fixture
+def without_gke(tmp_path: Path) -> Path:
+    """A stack file of slices as managed instance groups: one of two hosts, and single hosts."""
+    slices = {
+        "iron": {"machine_type": "tpu7x-standard-4t", "topology": "2x2x2", "count": 2, "capacity": "flex-start"},
+        "single": {"machine_type": "tpu7x-standard-4t", "topology": "2x2x1"},
+    }
+    platform = raw(slices, zone="us-central1-c", cluster=SELF_MANAGED)
+    path = tmp_path / "Pulumi.own.yaml"
+    path.write_text(yaml.safe_dump({"config": {"gcp:project": PROJECT, "tpu-platform:platform": platform}}))
+    return path
+
+
+def test_without_gke_workers_are_told_who_they_are(without_gke: Path) -> None:
+    (jobset,) = printed(without_gke, "iron", "--slices", "2", "--name", "run")
+    validate(jobset)
+    (container,) = pod_spec(jobset)["containers"]
+    assert container["resources"]["limits"] == {"google.com/tpu": 4}
+    by_name = {variable["name"]: variable for variable in container["env"]}
+    assert by_name["TPU_WORKER_ID"]["valueFrom"]["fieldRef"]["fieldPath"] == (
+        "metadata.labels['batch.kubernetes.io/job-completion-index']"
+    )
+    assert by_name["TPU_WORKER_HOSTNAMES"]["value"] == (
+        "run-slice-$(MEGASCALE_SLICE_ID)-0.run,run-slice-$(MEGASCALE_SLICE_ID)-1.run"
+    )
+    assert {"MEGASCALE_NUM_SLICES", "MEGASCALE_COORDINATOR_ADDRESS"} <= set(by_name)
+    exclusive = jobset["metadata"]["annotations"]["alpha.jobset.sigs.k8s.io/exclusive-topology"]
+    assert exclusive == "cloud.google.com/gke-nodepool", "the node's group, which is one slice"
+
+
+def test_without_gke_a_single_host_is_told_by_the_device_plugin(without_gke: Path) -> None:
+    (jobset,) = printed(without_gke, "single")
+    assert "env" not in pod_spec(jobset)["containers"][0]
 
 
 def test_a_pod_asks_for_more_than_half_a_host() -> None:

@@ -22,6 +22,8 @@ Value = Any
 # Properties (by their Terraform name) whose texts are compared as they are: a reservation of the own project is another
 # one than that of the same name in another project.
 EXACT = frozenset({"values"})
+# A range that is given by its size alone ("/24") is read as what was assigned (provider: IpCidrRangeDiffSuppress).
+RANGE = "ip_cidr_range"
 # Decides from (old, new) whether a change that the table calls an update takes a replacement.
 Rule = Callable[[Value, Value], bool]
 
@@ -126,6 +128,8 @@ def _same_scalar(each: Property, new: Value, old: Value) -> bool:
     if old is None:
         # An empty string or a zero is how the API shows "not set"; False and 0 are values of their own in the program.
         return is_empty(new)
+    if each.terraform == RANGE and str(new).startswith("/"):
+        return str(old).endswith(new)
     if isinstance(new, str) and isinstance(old, str) and each.terraform not in EXACT:
         return links.same(new, old)
     if each.scalar_kind in ("Int", "Float", "Bool") and isinstance(old, str):

@@ -119,7 +119,8 @@ class GcpProvider:
     ) -> Mapping[str, Any]:
         row, table = self._known(subject.type)
         if preview:
-            return _sealed(table, {**olds, **_without_markers(news), **self._planned_labels(table, news)})
+            wanted = _with_kept_parts(table.properties, olds, _without_markers(news))
+            return _sealed(table, {**olds, **wanted, **self._planned_labels(table, news)})
         changes = self.diff(subject, olds, news, ignore).changes
         outputs = row.update(self._context(table, "update", timeout), identity, olds, news, changes)
         return _sealed(table, outputs)
@@ -192,6 +193,17 @@ def _with_unknown_parts(properties: Mapping[str, Property], given: Values) -> Va
         if each.is_object and isinstance(value, dict):
             computed = {n: UNKNOWN for n, p in each.properties.items() if p.computed and value.get(n) is None}
             planned[name] = {**computed, **_with_unknown_parts(each.properties, value)}
+    return planned
+
+
+def _with_kept_parts(properties: Mapping[str, Property], olds: Values, given: Values) -> Values:
+    """The given values, with what the API decided about their blocks as it is: an update keeps, say, an endpoint."""
+    planned = dict(given)
+    for name, each in properties.items():
+        old, value = olds.get(name), planned.get(name)
+        if each.is_object and isinstance(value, dict) and isinstance(old, dict):
+            kept = {n: old[n] for n, p in each.properties.items() if p.computed and value.get(n) is None and n in old}
+            planned[name] = {**kept, **_with_kept_parts(each.properties, old, value)}
     return planned
 
 

@@ -22,10 +22,12 @@ ENDPOINTS = {
     "compute": "computeCustomEndpoint",
     "container": "containerCustomEndpoint",
     "iam": "iamBetaCustomEndpoint",
+    "kms": "kmsCustomEndpoint",
     "resource_manager": "resourceManagerCustomEndpoint",
     "resource_manager_v3": "resourceManagerV3CustomEndpoint",
     "secret_manager": "secretManagerCustomEndpoint",
     "service_usage": "serviceUsageCustomEndpoint",
+    "storage": "storageCustomEndpoint",
 }
 REQUIRED = ("compute", "container", "iam", "resource_manager", "service_usage")
 KEYS = frozenset(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sandbox.plugins.gcp.resources import access, compute, container
+from sandbox.plugins.gcp.resources import access, compute, container, instances, load_balancing, storage
 from sandbox.plugins.gcp.resources.rest import Rest
 
-ROWS: Mapping[str, Rest] = {row.type: row for row in (*compute.ROWS, *container.ROWS, *access.ROWS)}
+MODULES = (access, compute, container, instances, load_balancing, storage)
+ROWS: Mapping[str, Rest] = {row.type: row for module in MODULES for row in module.ROWS}

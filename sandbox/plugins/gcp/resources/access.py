@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sandbox.plugins.gcp import links
@@ -117,13 +117,18 @@ CUSTOM_ROLE = CustomRole(
 class PolicyMember(Rest):
     """One member of one role in the IAM policy of `item`; every change reads the policy and writes it back.
 
-    `get_method`, `get_query` and `get_body` are how this API reads a policy, `set_extra` what it wants beside it.
+    `reading` and `writing` are the parts of the URL after `item`. `get_method`, `get_query` and `get_body` are how this
+    API reads a policy; `set_method` is how it writes one, with `set_extra` beside it, or as a `bare` body.
     """
 
+    reading: str = ":getIamPolicy"
+    writing: str = ":setIamPolicy"
     get_method: str = "POST"
     get_query: Mapping[str, str] | None = None
     get_body: Json | None = None
-    set_extra: Mapping[str, Any]
+    set_method: str = "POST"
+    set_extra: Mapping[str, Any] = field(default_factory=dict)
+    bare: bool = False
     resource_property: str = ""
 
     def variables(self, settings: Settings, inputs: Inputs) -> Variables:
@@ -188,21 +193,22 @@ class PolicyMember(Rest):
         }
 
     def _policy(self, context: Context, variables: Variables) -> Json:
-        url = f"{self.item.format(**variables)}:getIamPolicy"
+        url = f"{self.item.format(**variables)}{self.reading}"
         return context.client.call(
             self.get_method, self.api, url, context.deadline, self.get_body, query=self.get_query
         )
 
     def _change(self, context: Context, variables: Variables, change: Any) -> None:
-        url = f"{self.item.format(**variables)}:setIamPolicy"
+        url = f"{self.item.format(**variables)}{self.writing}"
         with context.client.exclusive(url):
             for attempt in range(1, POLICY_ATTEMPTS + 1):
                 policy = self._policy(context, variables)
                 bindings = change(policy.get("bindings", []))
                 written = {**policy, "bindings": bindings, "version": POLICY_VERSION}
-                body = {"policy": {k: v for k, v in written.items() if v}, **self.set_extra}
+                wanted = {k: v for k, v in written.items() if v}
+                body = wanted if self.bare else {"policy": wanted, **self.set_extra}
                 try:
-                    context.client.call("POST", self.api, url, context.deadline, body)
+                    context.client.call(self.set_method, self.api, url, context.deadline, body)
                 except GoogleError as error:
                     if error.status != 409 or attempt == POLICY_ATTEMPTS:
                         raise
@@ -252,7 +258,6 @@ ACCOUNT_MEMBER = PolicyMember(
     collection="projects/{project}/serviceAccounts",
     item="projects/{project}/serviceAccounts/{resource}",
     get_query=_BY_QUERY,
-    set_extra={},
     resource_property="serviceAccountId",
 )
 
@@ -263,8 +268,61 @@ SECRET_MEMBER = PolicyMember(
     item="projects/{project}/secrets/{resource}",
     get_method="GET",
     get_query=_BY_QUERY,
-    set_extra={},
     resource_property="secretId",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyMember(PolicyMember):
+    """The key is named by its full name, or in short as PROJECT/LOCATION/RING/KEY."""
+
+    def variables(self, settings: Settings, inputs: Inputs) -> Variables:
+        given = str(inputs.get("cryptoKeyId", ""))
+        parts = given.split("/")
+        if len(parts) == len(_KEY_PLACES):
+            given = "/".join(f"{place}/{part}" for place, part in zip(_KEY_PLACES, parts, strict=True))
+        if not given.startswith("projects/"):
+            raise ProviderError(f"cryptoKeyId: {given!r} is not a key; write {'/X/'.join(_KEY_PLACES)}/X")
+        return {"project": given.split("/")[1], "key": given}
+
+
+_KEY_PLACES = ("projects", "locations", "keyRings", "cryptoKeys")
+
+KEY_MEMBER = KeyMember(
+    type="gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember",
+    api="kms",
+    collection="{key}",
+    item="{key}",
+    get_method="GET",
+    get_query=_BY_QUERY,
+    resource_property="cryptoKeyId",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BucketMember(PolicyMember):
+    """Buckets are known by name alone, with or without the `b/` of their URL."""
+
+    def variables(self, settings: Settings, inputs: Inputs) -> Variables:
+        return {"project": settings.project, "bucket": links.last(str(inputs.get("bucket", "")))}
+
+    def outputs_of(self, context: Context, variables: Variables, asked: Inputs) -> Json | None:
+        found = super().outputs_of(context, variables, asked)
+        return found and {**found, "bucket": variables["bucket"]}
+
+
+BUCKET_MEMBER = BucketMember(
+    type="gcp:storage/bucketIAMMember:BucketIAMMember",
+    api="storage",
+    collection="b",
+    item="b/{bucket}",
+    reading="/iam",
+    writing="/iam",
+    get_method="GET",
+    get_query={"optionsRequestedPolicyVersion": str(POLICY_VERSION)},
+    set_method="PUT",
+    bare=True,
+    resource_property="bucket",
 )
 
 SECRET = Rest(
@@ -416,6 +474,8 @@ ROWS = (
     CUSTOM_ROLE,
     PROJECT_MEMBER,
     ACCOUNT_MEMBER,
+    KEY_MEMBER,
+    BUCKET_MEMBER,
     SECRET,
     SECRET_MEMBER,
     SECRET_VERSION,

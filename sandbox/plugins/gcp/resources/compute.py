@@ -10,7 +10,6 @@ from ipaddress import IPv4Network
 from typing import Any
 
 from sandbox.plugins.gcp import labels, links
-from sandbox.plugins.gcp.client import GoogleError
 from sandbox.plugins.gcp.mapping import (
     Field,
     Json,
@@ -18,7 +17,6 @@ from sandbox.plugins.gcp.mapping import (
     from_rest,
     int64,
     key_values,
-    link,
     only_entry,
     renamed,
     to_rest,
@@ -40,6 +38,12 @@ from sandbox.plugins.provider import ProviderError
 GLOBAL = "projects/{project}/global"
 REGION = "projects/{project}/regions/{region}"
 ZONE = "projects/{project}/zones/{zone}"
+SET_LABELS = Setter(
+    ("labels", labels.EFFECTIVE, labels.PULUMI),
+    "POST",
+    "/setLabels",
+    lambda _news, body, olds: {"labels": body["labels"], "labelFingerprint": olds.get("labelFingerprint", "")},
+)
 
 
 def _shrinks(old: Any, new: Any) -> bool:
@@ -135,14 +139,7 @@ ADDRESS = Rest(
     item=f"{REGION}/addresses/{{name}}",
     fields={"addressId": renamed("id")},
     patches="",
-    setters=(
-        Setter(
-            ("labels", labels.EFFECTIVE, labels.PULUMI),
-            "POST",
-            "/setLabels",
-            lambda _news, body, olds: {"labels": body["labels"], "labelFingerprint": olds.get("labelFingerprint", "")},
-        ),
-    ),
+    setters=(SET_LABELS,),
 )
 
 RESOURCE_POLICY = Rest(
@@ -221,14 +218,14 @@ ROUTER_NAT = RouterNat(
 
 # --- disks, network cards and the rest that templates and instances share ---------------------------------------------
 
-_INITIALIZE = "initializeParams"
+INITIALIZE = "initializeParams"
 
 
 def _full_scopes(account: Json) -> list[Json]:
     return [{**account, "scopes": [links.scope(s) for s in account.get("scopes", ())]}]
 
 
-_MACHINE_FIELDS: Mapping[str, Field | None] = {
+MACHINE_FIELDS: Mapping[str, Field | None] = {
     "metadata": key_values(),
     "metadataStartupScript": None,
     "tags": Field(send=lambda tags: {"items": tags}, receive=lambda holder: holder.get("items")),
@@ -351,21 +348,35 @@ def _template_disk(given: Mapping[str, Any]) -> Json:
         parameters["sourceImage"] = image_link(parameters["sourceImage"])
     if "diskSizeGb" in disk and "source" not in disk:
         parameters["diskSizeGb"] = disk["diskSizeGb"]
+    if "diskEncryptionKey" in disk:
+        disk["diskEncryptionKey"] = _sent_key(disk["diskEncryptionKey"])
     for holder in (disk, parameters):
         holder.update({k: str(holder[k]) for k in _DISK_64 if k in holder})
-    return {**disk, _INITIALIZE: parameters} if parameters and "source" not in disk else disk
+    return {**disk, INITIALIZE: parameters} if parameters and "source" not in disk else disk
+
+
+def _sent_key(key: Mapping[str, Any]) -> Json:
+    """A disk's encryption key as the API takes it; the key version that Google shows is not part of the name."""
+    return {"kmsKeyName" if k == "kmsKeySelfLink" else k: v for k, v in key.items()}
+
+
+def shown_key(key: Mapping[str, Any]) -> Json:
+    name = str(key.get("kmsKeyName", "")).partition("/cryptoKeyVersions/")[0]
+    return {"kmsKeySelfLink": name} if name else {}
 
 
 def _shown_disk(context: Context, found: Json) -> Json:
     schema = context.schema.properties["disks"].properties
-    parameters = dict(found.get(_INITIALIZE, {}))
+    parameters = dict(found.get(INITIALIZE, {}))
     if "resourcePolicies" in parameters:
         parameters["resourcePolicies"] = parameters["resourcePolicies"][0]
-    flat = {**{k: v for k, v in found.items() if k != _INITIALIZE}, **parameters}
+    flat = {**{k: v for k, v in found.items() if k != INITIALIZE}, **parameters}
     if "guestOsFeatures" in flat:
         flat["guestOsFeatures"] = [f["type"] for f in flat["guestOsFeatures"]]
     if "diskType" in flat:
         flat["diskType"] = links.last(flat["diskType"])
+    if "diskEncryptionKey" in flat:
+        flat["diskEncryptionKey"] = shown_key(flat["diskEncryptionKey"])
     return from_rest(schema, flat, {"resourcePolicies": Field()})
 
 
@@ -380,7 +391,7 @@ def image_link(image: str) -> str:
 
 
 _TEMPLATE_FIELDS: Mapping[str, Field | None] = {
-    **_MACHINE_FIELDS,
+    **MACHINE_FIELDS,
     "namePrefix": None,
     "numericId": None,
     "selfLinkUnique": None,
@@ -505,144 +516,6 @@ REGION_INSTANCE_GROUP_MANAGER = InstanceGroupManager(
     setters=(_RESIZE,),
 )
 
-
-@dataclass(frozen=True, kw_only=True)
-class Instance(Rest):
-    """One VM. Its boot disk is created with it and read separately."""
-
-    def body(self, context: Context, variables: Variables, inputs: Inputs) -> Json:
-        body = super().body(context, variables, inputs)
-        zone = ZONE.format(**variables)
-        body["machineType"] = _in_zone(zone, "machineTypes", inputs["machineType"])
-        boot = _boot_disk(zone, inputs["bootDisk"])
-        body["disks"] = [boot, *(_attached(zone, disk) for disk in inputs.get("attachedDisks") or ())]
-        if script := inputs.get("metadataStartupScript"):
-            items = body.setdefault("metadata", {}).setdefault("items", [])
-            items.append({"key": "startup-script", "value": script})
-        return body
-
-    def outputs(self, context: Context, identity: str, variables: Variables, found: Json, known: Inputs) -> Json:
-        values = super().outputs(context, identity, variables, found, known)
-        boot = next((d for d in found.get("disks", ()) if d.get("boot")), None)
-        if boot is not None:
-            disk = self._disk(context, variables, boot)
-            values["bootDisk"] = _shown_boot_disk(boot, disk, known.get("bootDisk") or {})
-        values["machineType"] = links.last(str(found.get("machineType", "")))
-        return values
-
-    def _disk(self, context: Context, variables: Variables, boot: Json) -> Json:
-        url = f"{ZONE}/disks/{links.last(boot.get('source', ''))}".format(**variables)
-        try:
-            return context.client.call("GET", self.api, url, context.deadline)
-        except GoogleError as error:
-            if error.status == 404:
-                return {}
-            raise
-
-
-def _in_zone(zone: str, collection: str, name: str) -> str:
-    return name if links.is_link(name) else f"{zone}/{collection}/{name}"
-
-
-def _boot_disk(zone: str, given: Mapping[str, Any]) -> Json:
-    disk: Json = {k: given[k] for k in ("autoDelete", "deviceName", "interface", "mode", "source") if k in given}
-    if "guestOsFeatures" in given:
-        disk["guestOsFeatures"] = [{"type": f} for f in given["guestOsFeatures"]]
-    disk["boot"] = True
-    asked = without_markers(given.get(_INITIALIZE) or {})
-    parameters: Json = {}
-    for name, rest in {"size": "diskSizeGb", "provisionedIops": "", "provisionedThroughput": ""}.items():
-        if name in asked:
-            parameters[rest or name] = str(asked[name])
-    if "type" in asked:
-        parameters["diskType"] = _in_zone(zone, "diskTypes", asked["type"])
-    if "image" in asked:
-        parameters["sourceImage"] = image_link(asked["image"])
-    if "snapshot" in asked:
-        parameters["sourceSnapshot"] = asked["snapshot"]
-    parameters.update(
-        {k: asked[k] for k in ("architecture", "labels", "resourceManagerTags", "storagePool") if k in asked}
-    )
-    if "resourcePolicies" in asked:
-        parameters["resourcePolicies"] = [asked["resourcePolicies"]]
-    return {**disk, _INITIALIZE: parameters} if parameters and "source" not in disk else disk
-
-
-def _attached(zone: str, given: Mapping[str, Any]) -> Json:
-    disk = {k: given[k] for k in ("deviceName", "mode") if k in given}
-    return {**disk, "source": _in_zone(zone, "disks", given["source"])}
-
-
-def _shown_boot_disk(boot: Json, disk: Json, known: Inputs) -> Json:
-    asked = known.get(_INITIALIZE) or {}
-    shown: Json = {k: boot[k] for k in ("autoDelete", "deviceName", "mode", "source") if k in boot}
-    if known.get("interface") and "interface" in boot:
-        shown["interface"] = boot["interface"]
-    parameters = without_markers(asked)
-    if "sizeGb" in disk:
-        parameters["size"] = int(disk["sizeGb"])
-    if "type" in disk:
-        parameters["type"] = links.last(disk["type"])
-    if "image" not in parameters and "sourceImage" in disk:
-        parameters["image"] = disk["sourceImage"]
-    return {**shown, _INITIALIZE: parameters} if parameters else shown
-
-
-INSTANCE = Instance(
-    type="gcp:compute/instance:Instance",
-    api="compute",
-    collection=f"{ZONE}/instances",
-    item=f"{ZONE}/instances/{{name}}",
-    fields={
-        **_MACHINE_FIELDS,
-        "allowStoppingForUpdate": None,
-        "desiredStatus": None,
-        "bootDisk": None,
-        "attachedDisks": None,
-        "scratchDisks": None,
-        "instanceEncryptionKey.kmsKeySelfLink": renamed("kmsKeyName"),
-        "machineType": link(),
-        "networkInterfaces.securityPolicy": None,
-        "currentStatus": renamed("status"),
-        "instanceId": renamed("id"),
-        "tagsFingerprint": renamed("tags.fingerprint"),
-        "metadataFingerprint": renamed("metadata.fingerprint"),
-        "eraseWindowsVssSignature": Field(send=lambda flag: flag or None, readable=False),
-    },
-    unsupported=("desiredStatus", "scratchDisks", "networkInterfaces.securityPolicy"),
-    query={"view": "FULL"},
-    patches="",
-    guards=("deletionProtection",),
-    setters=(
-        Setter(
-            ("labels", labels.EFFECTIVE, labels.PULUMI),
-            "POST",
-            "/setLabels",
-            lambda _news, body, olds: {"labels": body["labels"], "labelFingerprint": olds.get("labelFingerprint", "")},
-        ),
-        Setter(
-            ("metadata", "metadataStartupScript"),
-            "POST",
-            "/setMetadata",
-            lambda _news, body, olds: {**body.get("metadata", {}), "fingerprint": olds.get("metadataFingerprint", "")},
-        ),
-        Setter(
-            ("tags",),
-            "POST",
-            "/setTags",
-            lambda _news, body, olds: {**body.get("tags", {}), "fingerprint": olds.get("tagsFingerprint", "")},
-        ),
-        Setter(("scheduling",), "POST", "/setScheduling", lambda _news, body, _olds: body.get("scheduling")),
-        Setter(
-            ("deletionProtection",),
-            "POST",
-            "/setDeletionProtection",
-            lambda *_: None,
-            query=lambda news: {"deletionProtection": str(bool(news.get("deletionProtection"))).lower()},
-        ),
-    ),
-)
-
 RESERVATION = Rest(
     type="gcp:compute/reservation:Reservation",
     api="compute",
@@ -691,7 +564,6 @@ ROWS = (
     REGION_INSTANCE_TEMPLATE,
     INSTANCE_GROUP_MANAGER,
     REGION_INSTANCE_GROUP_MANAGER,
-    INSTANCE,
     RESERVATION,
     RESIZE_REQUEST,
 )

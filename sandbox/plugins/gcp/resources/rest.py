@@ -66,9 +66,9 @@ class Rest:
 
     `fields`: properties whose REST name or form differs. `always`: sent even if the program does not set it, under what
     it sets. `identity`: the resource id, by default `item`. `rules`: replacements decided in provider code.
-    `patches`: the method for what no setter covers, empty where nothing else can be updated. `fingerprinted`: the PATCH
-    carries the fingerprint that was read. `guards`: properties that, while true, forbid deletion. `unsupported`:
-    inputs this stand-in refuses because it does not send them.
+    `patches`: the method for what no setter covers, empty where nothing else can be updated; PATCH sends what changed,
+    PUT the whole body. `fingerprinted`: it carries the fingerprint that was read. `guards`: properties that, while
+    true, forbid deletion. `unsupported`: inputs this stand-in refuses because it does not send them.
     """
 
     type: str
@@ -181,11 +181,14 @@ class Rest:
                 self._set(context, variables, setter, news, body, olds)
         rest = self._patched(context.schema, changed, body)
         if rest:
-            self._patch(context, variables, rest, olds)
+            self._patch(context, variables, body if self.patches == "PUT" else rest, olds)
         return self.settled(context, identity, variables, news)
 
     def _patched(self, schema: Schema, changed: set[str], body: Json) -> Json:
-        """The part of the full body that holds the changed properties; what the program unset is sent as null."""
+        """The part of the full body that holds the changed properties.
+
+        What the program no longer sets is sent as null, a flag as false.
+        """
         own_labels = labels.property_of(schema)
         names = {own_labels if own_labels and n in (labels.EFFECTIVE, labels.PULUMI) else n for n in changed}
         fields = {**COMMON, **self.fields}
@@ -194,7 +197,9 @@ class Rest:
             target = fields.get(name, Field())
             if target is not None:
                 path = (target.rest or name).lstrip("/")
-                put(rest, path, get(body, path))
+                value = get(body, path)
+                each = schema.properties.get(name)
+                put(rest, path, False if value is None and each and each.kind == "Bool" else value)
         return rest
 
     def _set(
@@ -266,6 +271,8 @@ class Rest:
                 values[name] = variables[name]
             elif name not in values and self._kept(name, each) and known.get(name) is not None:
                 values[name] = without_markers(known[name])
+            elif name not in values and each.is_input and name in self._placeholders():
+                values[name] = variables[name]  # of an imported resource only the id says it
         values.update({n: make(variables, found) for n, make in self.outputs_from.items()})
         if "deletionPolicy" in schema.properties:
             values["deletionPolicy"] = known.get("deletionPolicy") or "DELETE"

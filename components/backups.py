@@ -1,0 +1,69 @@
+"""Where a self-managed control plane puts its hourly snapshots of etcd."""
+
+from collections.abc import Sequence
+
+import pulumi
+import pulumi_gcp as gcp
+
+from spec.platform import Platform
+from spec.self_managed import SelfManagedCluster
+
+WRITER = "roles/storage.objectCreator"
+
+
+class Backups(pulumi.ComponentResource):
+    """A private bucket that the control plane can add to, and neither read nor empty; `member` is what it runs as.
+
+    A snapshot holds every Kubernetes secret: who restores one needs rights that no machine has.
+    """
+
+    TYPE = "tpu:gcp:Backups"
+    bucket: gcp.storage.Bucket
+    ready: list[pulumi.Resource]
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        platform: Platform,
+        cluster: SelfManagedCluster,
+        member: pulumi.Input[str],
+        after: Sequence[pulumi.Resource],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__(self.TYPE, name, None, opts)
+        storage = gcp.storage
+        self.bucket = storage.Bucket(
+            f"{name}-bucket",
+            project=platform.project,
+            # Names of buckets are the world's, names of projects are unique in it.
+            name=f"{platform.project}-{platform.name}-etcd",
+            location=platform.region,
+            labels=platform.labels,
+            uniform_bucket_level_access=True,
+            public_access_prevention="enforced",
+            versioning=storage.BucketVersioningArgs(enabled=True),
+            lifecycle_rules=[
+                storage.BucketLifecycleRuleArgs(
+                    action=storage.BucketLifecycleRuleActionArgs(type="Delete"),
+                    condition=storage.BucketLifecycleRuleConditionArgs(
+                        age=cluster.control_plane.backup_days, with_state="ANY"
+                    ),
+                )
+            ],
+            encryption=(
+                storage.BucketEncryptionArgs(default_kms_key_name=cluster.kms_key) if cluster.kms_key else None
+            ),
+            # The snapshots of a protected platform outlive it until somebody empties the bucket.
+            force_destroy=not platform.protect,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(after), delete_before_replace=True),
+        )
+        writer = storage.BucketIAMMember(
+            f"{name}-writer",
+            bucket=self.bucket.name,
+            role=WRITER,
+            member=member,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.ready = [writer]
+        self.register_outputs({"bucket": self.bucket.name})

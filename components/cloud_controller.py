@@ -1,0 +1,139 @@
+"""The cloud-controller-manager of a self-managed cluster: initialises nodes, and deletes those whose machine is gone.
+
+Arguments and rights follow kubernetes/cloud-provider-gcp (`deploy/packages/default/manifest.yaml`,
+`cmd/cloud-controller-manager/main.go` @007d168), cut down to the controllers that run here: no load balancers and no
+routes, since the VPC routes pods' ranges by itself.
+"""
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from components.access import ClusterAccess
+from spec.platform import Platform
+
+NAME = "cloud-controller-manager"
+NAMESPACE = "kube-system"
+IMAGE = "registry.k8s.io/cloud-provider-gcp/cloud-controller-manager:v35.0.0"
+CONTROLLERS = ("cloud-node-controller", "cloud-node-lifecycle-controller", "node-ipam-controller")
+CONTROL_PLANE_LABEL = "node-role.kubernetes.io/control-plane"
+# It must run before it has taken the first of these off its own node.
+TOLERATED = ("node.cloudprovider.kubernetes.io/uninitialized", "node.kubernetes.io/not-ready", CONTROL_PLANE_LABEL)
+HEALTH_PORT = 10258
+
+# API groups, resources, verbs and names: what the controllers above change, and the lock of the replica that works.
+RIGHTS: tuple[tuple[list[str], list[str], list[str], list[str] | None], ...] = (
+    ([""], ["nodes"], ["delete", "get", "list", "patch", "update", "watch"], None),
+    ([""], ["nodes/status"], ["patch", "update"], None),
+    (["", "events.k8s.io"], ["events"], ["create", "patch", "update"], None),
+    (["coordination.k8s.io"], ["leases"], ["create"], None),
+    (["coordination.k8s.io"], ["leases"], ["get", "update"], [NAME]),
+)
+
+
+class CloudController(pulumi.ComponentResource):
+    """A DaemonSet on the control plane's machines, whose service account may look at the project's machines."""
+
+    TYPE = "tpu:kubernetes:CloudController"
+    daemons: k8s.apps.v1.DaemonSet
+
+    def __init__(
+        self, name: str, *, platform: Platform, access: ClusterAccess, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__(self.TYPE, name, None, opts)
+        rbac = k8s.rbac.v1
+        account = k8s.core.v1.ServiceAccount(
+            f"{name}-account",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=NAME, namespace=NAMESPACE),
+            opts=access.options(self),
+        )
+        role = rbac.ClusterRole(
+            f"{name}-role",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=f"system:{NAME}"),
+            rules=[
+                rbac.PolicyRuleArgs(api_groups=groups, resources=resources, verbs=verbs, resource_names=names)
+                for groups, resources, verbs, names in RIGHTS
+            ],
+            opts=access.options(self),
+        )
+        subject = rbac.SubjectArgs(kind="ServiceAccount", name=NAME, namespace=NAMESPACE)
+        binding = rbac.ClusterRoleBinding(
+            f"{name}-binding",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=f"system:{NAME}"),
+            role_ref=rbac.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=f"system:{NAME}"),
+            subjects=[subject],
+            opts=access.options(self, depends_on=[account, role]),
+        )
+        # Who calls the manager's own port is looked up with what the API server publishes there.
+        reader = rbac.RoleBinding(
+            f"{name}-authentication-reader",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=f"{NAME}:authentication-reader", namespace=NAMESPACE),
+            role_ref=rbac.RoleRefArgs(
+                api_group="rbac.authorization.k8s.io", kind="Role", name="extension-apiserver-authentication-reader"
+            ),
+            subjects=[subject],
+            opts=access.options(self, depends_on=[account]),
+        )
+        self.daemons = self._daemon_set(f"{name}-daemons", platform, access, [binding, reader])
+        self.register_outputs({"image": IMAGE})
+
+    def _daemon_set(
+        self, name: str, platform: Platform, access: ClusterAccess, after: list[pulumi.Resource]
+    ) -> k8s.apps.v1.DaemonSet:
+        labels = {"k8s-app": NAME}
+        return k8s.apps.v1.DaemonSet(
+            name,
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=NAME, namespace=NAMESPACE, labels=labels),
+            spec=k8s.apps.v1.DaemonSetSpecArgs(
+                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=labels),
+                template=k8s.core.v1.PodTemplateSpecArgs(
+                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels), spec=_pod(platform)
+                ),
+            ),
+            opts=access.options(self, depends_on=after),
+        )
+
+
+def _pod(platform: Platform) -> k8s.core.v1.PodSpecArgs:
+    core = k8s.core.v1
+    return core.PodSpecArgs(
+        # As the machine it asks Google's APIs with the machine's account, which pods cannot.
+        host_network=True,
+        priority_class_name="system-cluster-critical",
+        service_account_name=NAME,
+        node_selector={CONTROL_PLANE_LABEL: ""},
+        tolerations=[core.TolerationArgs(key=key, operator="Exists", effect="NoSchedule") for key in TOLERATED],
+        containers=[
+            core.ContainerArgs(
+                name=NAME,
+                image=IMAGE,
+                args=[
+                    "--cloud-provider=gce",
+                    f"--cluster-name={platform.cluster_name}",
+                    f"--cluster-cidr={platform.network.pods_cidr}",
+                    f"--controllers={','.join(CONTROLLERS)}",
+                    # Each node's pods have the range of addresses that its machine has.
+                    "--allocate-node-cidrs=true",
+                    "--cidr-allocator-type=CloudAllocator",
+                    "--configure-cloud-routes=false",
+                    "--bind-address=127.0.0.1",
+                    f"--secure-port={HEALTH_PORT}",
+                ],
+                liveness_probe=core.ProbeArgs(
+                    http_get=core.HTTPGetActionArgs(
+                        host="127.0.0.1", path="/healthz", port=HEALTH_PORT, scheme="HTTPS"
+                    ),
+                    initial_delay_seconds=15,
+                    timeout_seconds=15,
+                ),
+                resources=core.ResourceRequirementsArgs(
+                    requests={"cpu": "100m", "memory": "64Mi"}, limits={"memory": "512Mi"}
+                ),
+                security_context=core.SecurityContextArgs(
+                    allow_privilege_escalation=False,
+                    read_only_root_filesystem=True,
+                    capabilities=core.CapabilitiesArgs(drop=["ALL"]),
+                    seccomp_profile=core.SeccompProfileArgs(type="RuntimeDefault"),
+                ),
+            )
+        ],
+    )

@@ -1,0 +1,187 @@
+"""Platforms on Compute Engine: a control plane of their own or a cluster that exists, slices as groups of hosts."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pulumi
+
+from components import endpoint
+from components.access import Access, ClusterAccess, secret_kubeconfig
+from components.backups import Backups
+from components.bootstrap_secrets import BootstrapSecrets, JoinGrants
+from components.built import Built
+from components.cloud_controller import CloudController
+from components.control_plane import ControlPlane
+from components.endpoint import Endpoint
+from components.host_groups import HostGroups
+from components.identity import CONTROL_PLANE, NodeIdentity
+from components.network import Machines, Network
+from components.own_template import OwnTemplate, own_templates
+from components.services import Services
+from components.workload_policies import WorkloadPolicies
+from spec import hosts
+from spec.platform import SYSTEM_POOL, Platform
+from spec.self_managed import ExistingCluster, SelfManagedCluster
+
+CPU_POOLS = "cpu-pools"
+
+
+@dataclass(frozen=True)
+class Home:
+    """A cluster for hosts to join: its network, the short name of the secret that says how, what hosts come after, and
+    the way into it."""
+
+    network: Network
+    join_secret: pulumi.Input[str]
+    ready: Sequence[pulumi.Resource]
+    access: ClusterAccess
+
+
+def build_compute(platform: Platform, services: Services, identity: NodeIdentity, drain: pulumi.ResourceHook) -> Built:
+    """Register a control plane, or nothing of an existing one, and the hosts that join. `drain`: empties hosts."""
+    templates = own_templates(platform)
+    accounts = host_accounts(platform, templates)
+    nodes = [identity.email, *accounts.values()]
+    cluster = platform.compute
+    if isinstance(cluster, SelfManagedCluster):
+        home = _own_cluster(platform, cluster, services, nodes)
+    else:
+        home = _existing_cluster(platform, cluster, services, nodes)
+    grants = JoinGrants(
+        "join-grants",
+        project=hosts.join_secret(platform).split("/")[1],
+        secret=home.join_secret,
+        members={
+            "nodes": identity.member,
+            **{key: pulumi.Output.concat("serviceAccount:", account) for key, account in accounts.items()},
+        },
+        after=services.enabled,
+    )
+    after = [*identity.ready, *home.network.ready, *home.network.firewalls, *grants.ready, *home.ready]
+    groups = _host_groups(platform, services, identity, home, templates, after, drain)
+    access = home.access
+    if isinstance(cluster, SelfManagedCluster):
+        controller = CloudController("cloud-controller", platform=platform, access=access)
+        # Controllers run on the system hosts, on which nothing runs before the cloud-controller has seen them.
+        access = access.behind(groups[CPU_POOLS].groups[SYSTEM_POOL], controller.daemons)
+    return Built(
+        access,
+        platform.cluster_name,
+        f"pulumi stack output kubeconfig --stack {pulumi.get_stack()} > kubeconfig",
+        _facts(platform, groups.values()),
+    )
+
+
+def host_accounts(platform: Platform, templates: Mapping[str, OwnTemplate]) -> dict[str, pulumi.Input[str]]:
+    """What hosts run as besides the platform's own account: by address, or by the template that says it."""
+    accounts: dict[str, pulumi.Input[str]] = {
+        plan.service_account: plan.service_account for plan in platform.slice_plans if plan.service_account
+    }
+    return accounts | {f"template-{own.name}": own.email for own in templates.values()}
+
+
+def _own_cluster(
+    platform: Platform, cluster: SelfManagedCluster, services: Services, nodes: Sequence[pulumi.Input[str]]
+) -> Home:
+    """A control plane of the platform's own. `nodes`: what hosts run as."""
+    after = services.enabled
+    identity = NodeIdentity("control-plane-identity", platform=platform, account=CONTROL_PLANE, after=after)
+    network = Network("network", platform=platform, machines=Machines(nodes, [identity.email]), after=after)
+    secrets = BootstrapSecrets(
+        "bootstrap-secrets", platform=platform, cluster=cluster, member=identity.member, after=after
+    )
+    needed = [*identity.ready, *network.ready, *network.firewalls, *secrets.ready]
+    bucket = None
+    if cluster.control_plane.backups:
+        backups = Backups("backups", platform=platform, cluster=cluster, member=identity.member, after=after)
+        bucket = backups.bucket
+        needed += backups.ready
+    control_plane = ControlPlane(
+        "control-plane",
+        platform=platform,
+        cluster=cluster,
+        network=network,
+        email=identity.email,
+        backups=bucket,
+        after=after,
+        needed=needed,
+    )
+    # Ids of machines that are not there yet are unknown, so a first preview waits for nothing.
+    up = pulumi.Output.all(*(resource.id for resource in control_plane.ready))
+    published: pulumi.Output[Endpoint] = up.apply(lambda _ids: endpoint.published(platform))
+    return Home(
+        network,
+        secrets.join.secret_id,
+        control_plane.ready,
+        _access(platform, published, control_plane.disk, control_plane.disk.disk_id),
+    )
+
+
+def _existing_cluster(
+    platform: Platform, cluster: ExistingCluster, services: Services, nodes: Sequence[pulumi.Input[str]]
+) -> Home:
+    """A cluster that somebody else runs. `nodes`: what hosts run as."""
+    network = Network("network", platform=platform, machines=Machines(nodes), after=services.enabled)
+    known = pulumi.Output.from_input(endpoint.existing(cluster))
+    return Home(network, cluster.join_secret.rpartition("/")[2], [], _access(platform, known, None, cluster.server))
+
+
+def _access(
+    platform: Platform,
+    found: pulumi.Output[Endpoint],
+    identity: pulumi.Resource | None,
+    generation: pulumi.Input[str],
+) -> ClusterAccess:
+    secret = hosts.access_secret(platform)
+    return Access(
+        "access",
+        kubeconfig=found.apply(lambda known: secret_kubeconfig(known, secret, platform.cluster_name)),
+        endpoint=found.apply(lambda known: known.host),
+        identity=identity,
+        generation=generation,
+    ).cluster
+
+
+def _host_groups(
+    platform: Platform,
+    services: Services,
+    identity: NodeIdentity,
+    home: Home,
+    templates: Mapping[str, OwnTemplate],
+    after: Sequence[pulumi.Resource],
+    drain: pulumi.ResourceHook,
+) -> dict[str, HostGroups]:
+    """All hosts, by the name of their component: those without TPUs, then those of each group of slices."""
+    policies = {}
+    if platform.workload_policies:
+        policies = WorkloadPolicies("workload-policies", platform=platform, after=services.enabled).by_name
+    make = partial(
+        HostGroups, platform=platform, network=home.network, email=identity.email, policies=policies, after=after
+    )
+    found: dict[str, HostGroups] = {}
+    if platform.all_cpu_pools:
+        pools = {pool.name: hosts.cpu_group(platform, pool) for pool in platform.all_cpu_pools}
+        found[CPU_POOLS] = make(CPU_POOLS, groups=pools)
+    for plan in platform.slice_plans:
+        name = f"slices-{plan.name}"
+        found[name] = make(
+            name,
+            groups={str(index): group for index, group in enumerate(hosts.slice_groups(platform, plan))},
+            own_template=templates[plan.name].link if plan.name in templates else None,
+            hooks=pulumi.ResourceHookBinding(before_delete=[drain]) if plan.node_drain else None,
+            opts=pulumi.ResourceOptions(protect=plan.protect),
+        )
+    return found
+
+
+def _facts(platform: Platform, groups: Iterable[HostGroups]) -> dict[str, Any]:
+    """`hosts`: names of each slice's hosts, which are its nodes'; `ready`: whether all hosts of a group run."""
+    return {
+        "hosts": {
+            plan.name: [name for group in hosts.slice_groups(platform, plan) for name in group.host_names]
+            for plan in platform.slice_plans
+        },
+        "ready": {name: stable for component in groups for name, stable in component.stable.items()},
+    }

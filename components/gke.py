@@ -1,0 +1,59 @@
+"""Platforms on GKE: cluster, node pools, slices as node pools."""
+
+import pulumi
+
+from components.access import Access, gke_kubeconfig
+from components.built import Built
+from components.cluster import Cluster
+from components.identity import NodeIdentity
+from components.network import Machines, Network
+from components.services import Services
+from components.slices import Slices
+from components.system_pools import CpuPools
+from components.workload_policies import WorkloadPolicies
+from spec.platform import Platform
+
+
+def build_gke(platform: Platform, services: Services, identity: NodeIdentity) -> Built:
+    """Register a GKE cluster with its slices."""
+    network = Network("network", platform=platform, machines=Machines([identity.email]), after=services.enabled)
+    cluster = Cluster(
+        "cluster",
+        platform=platform,
+        network=network,
+        node_email=identity.email,
+        after=[*services.enabled, *identity.ready, *network.ready],
+        opts=pulumi.ResourceOptions(protect=platform.protect),
+    ).cluster
+    cpu_pools = CpuPools("cpu-pools", platform=platform, cluster=cluster, node_email=identity.email)
+    policies = {}
+    if platform.workload_policies:
+        policies = WorkloadPolicies("workload-policies", platform=platform, after=services.enabled).by_name
+    for plan in platform.slice_plans:
+        Slices(
+            f"slices-{plan.name}",
+            platform=platform,
+            plan=plan,
+            cluster=cluster,
+            node_email=identity.email,
+            policies=policies,
+            opts=pulumi.ResourceOptions(protect=plan.protect),
+        )
+    endpoint = cluster.control_plane_endpoints_config.dns_endpoint_config.endpoint
+    access = Access(
+        "access",
+        kubeconfig=gke_kubeconfig(endpoint, platform.cluster_name),
+        endpoint=endpoint,
+        identity=cluster,
+        # Its name carries the cluster's unique id.
+        generation=endpoint,
+    )
+    # Controllers need somewhere to run, and they run on the system pool: slices and controllers start side by side.
+    return Built(access.cluster.behind(cpu_pools.system), cluster.name, _connect(platform), {})
+
+
+def _connect(platform: Platform) -> str:
+    return (
+        f"gcloud container clusters get-credentials {platform.cluster_name} "
+        f"--location {platform.location} --project {platform.project} --dns-endpoint"
+    )

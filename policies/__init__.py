@@ -1,0 +1,4 @@
+"""Guard rails for any stack with TPU capacity: rules over planned resources, whoever wrote these.
+
+The rules are plain functions in `policies.rules` and need nothing but `spec`; `policies.pack` hands them to Pulumi.
+"""

@@ -1,0 +1,268 @@
+"""What a whole stack may take: chips, money, zones, generations; and what must not be lost."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from policies import tokens
+from policies.registry import (
+    PRODUCTION,
+    RESOURCE,
+    STACK,
+    Resource,
+    Setting,
+    Settings,
+    Stack,
+    StackFinding,
+    in_production,
+)
+from policies.tpu import capacity, is_tpu_pool, pairs, pool_machine, template_machine, template_of, zones
+from policies.values import UNKNOWN, Finding, at, expect, items, mapping, number, text
+from spec.catalogue import GENERATIONS
+from spec.queueing import FLAVOR_LABEL, RESOURCES
+
+CLOUD_LABELS = {
+    tokens.CLUSTER: "resourceLabels",
+    tokens.NODE_POOL: "nodeConfig.resourceLabels",
+    tokens.TEMPLATE: "labels",
+    tokens.INSTANCE: "labels",
+    tokens.DISK: "labels",
+    tokens.BUCKET: "labels",
+    tokens.SECRET: "labels",
+}
+
+MOST_CHIPS = Setting(
+    "maxChips", {"type": "integer", "minimum": 0, "default": 1024, "description": "Chips a stack may have at most."}
+)
+MOST_COST = Setting(
+    "maxUsdPerHour",
+    {
+        "type": "number",
+        "minimum": 0,
+        "default": 5000,
+        "description": "What a stack's chips may cost an hour, when all run, by list price.",
+    },
+)
+
+
+PRICES = Setting(
+    "prices",
+    {
+        "type": "object",
+        "additionalProperties": {"type": "number", "minimum": 0},
+        "default": {},
+        "description": "USD for a chip-hour, by generation; list prices where it says nothing.",
+    },
+)
+
+
+def _names(name: str, description: str) -> Setting:
+    schema = {"type": "array", "items": {"type": "string"}, "default": [], "description": description}
+    return Setting(name, schema)
+
+
+ZONES = _names("zones", "Zones that hosts may be in; empty allows all.")
+ALLOWED_GENERATIONS = _names("generations", f"Of {', '.join(GENERATIONS)}; empty allows all.")
+LABELS = _names("labels", "Google Cloud labels that everything carries that can, for example team, env, cost-center.")
+
+
+@STACK.rule(
+    "chips-limit",
+    reason="A slip in a topology or a count is thousands of chips.",
+    remedy="Make the plan smaller, or raise maxChips in the policy's configuration",
+    source="this project; pulumi-policy configuration",
+    settings=[MOST_CHIPS],
+)
+def chips_limit(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
+    chips, most = sum(each.chips for each in capacity(stack)), settings[MOST_CHIPS.name]
+    if chips > most:
+        yield StackFinding(None, "", f"the stack has {chips:,} chips when all run; {most:,.0f} are allowed")
+
+
+@STACK.rule(
+    "cost-limit",
+    reason="Slices bill from their first minute, also while they wait for work.",
+    remedy="Make the plan smaller, or raise maxUsdPerHour in the policy's configuration",
+    source="list prices as GKE's autoscaler ranks them; an estimate, not a bill",
+    settings=[MOST_COST, PRICES],
+)
+def cost_limit(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
+    prices, most = settings[PRICES.name], settings[MOST_COST.name]
+    cost = sum(each.usd_per_hour(prices) or 0 for each in capacity(stack))
+    if cost > most:
+        words = f"the stack's chips cost about {cost:,.0f} USD an hour when all run; {most:,.0f} are allowed"
+        yield StackFinding(None, "", words)
+
+
+@STACK.rule(
+    "price-unknown",
+    level="advisory",
+    reason="What has no list price is not counted by the cost limit.",
+    remedy="Give your price under prices of cost-limit and of this policy, or keep the chips limit low",
+    source="cluster-autoscaler price table",
+    settings=[PRICES],
+)
+def price_unknown(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
+    unpriced = (each for each in capacity(stack) if each.usd_per_hour(settings[PRICES.name]) is None)
+    for name in sorted({each.machine.generation.name for each in unpriced}):
+        yield StackFinding(None, "", f"the price of {name} is not known")
+
+
+@RESOURCE.rule(
+    "allowed-zones",
+    tokens.CLUSTER,
+    tokens.NODE_POOL,
+    tokens.MIG,
+    tokens.REGION_MIG,
+    tokens.INSTANCE,
+    reason="Data, quota and latency belong to places that somebody chose.",
+    remedy="Use one of the allowed zones, or add this one to the policy's configuration",
+    source="this project; pulumi-policy configuration",
+    settings=[ZONES],
+)
+def allowed_zones(resource: Resource, settings: Settings) -> Iterator[Finding]:
+    allowed = settings[ZONES.name]
+    for zone in zones(resource.props):
+        if allowed and zone not in allowed:
+            yield Finding("", f"is in {zone}; allowed are {', '.join(allowed)}")
+
+
+@RESOURCE.rule(
+    "allowed-generations",
+    tokens.NODE_POOL,
+    tokens.TEMPLATE,
+    tokens.REGION_TEMPLATE,
+    reason="Generations differ in price, quota and support; a project decides which it runs.",
+    remedy="Use one of the allowed generations, or add this one to the policy's configuration",
+    source="this project; pulumi-policy configuration",
+    settings=[ALLOWED_GENERATIONS],
+)
+def allowed_generations(resource: Resource, settings: Settings) -> Iterator[Finding]:
+    path = "nodeConfig.machineType" if resource.type == tokens.NODE_POOL else "machineType"
+    machine = template_machine(resource) if path == "machineType" else pool_machine(resource)
+    allowed = settings[ALLOWED_GENERATIONS.name]
+    if machine and allowed and machine.generation.name not in allowed:
+        yield Finding(path, f"is of {machine.generation.name}; allowed are {', '.join(allowed)}")
+
+
+@RESOURCE.rule(
+    "required-labels",
+    *CLOUD_LABELS,
+    reason="Nobody knows afterwards whose bill it is.",
+    remedy="Add the labels; in a stack file they are labels of the platform",
+    source="Google Cloud documentation, labels for cost allocation",
+    settings=[LABELS],
+)
+def required_labels(resource: Resource, settings: Settings) -> Iterator[Finding]:
+    path = CLOUD_LABELS[resource.type]
+    if at(resource.props, path) is UNKNOWN:
+        return
+    labels = mapping(resource.props, path)
+    missing = [label for label in settings[LABELS.name] if label not in labels]
+    if missing:
+        yield Finding(path, f"lacks {', '.join(missing)}")
+
+
+@STACK.rule(
+    "tpu-zone-offers",
+    level="advisory",
+    reason="A zone that does not offer the generation never gives hosts, and the update waits for hours.",
+    remedy="Ask `gcloud compute machine-types list`, or take a zone from docs/topologies.md",
+    source="Cloud TPU documentation, regions and zones; not exhaustive",
+)
+def tpu_zone_offers(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
+    for each in capacity(stack):
+        for zone in zones(each.resource.props):
+            if zone not in each.machine.generation.zones:
+                words = f"{zone} is not known to offer {each.machine.generation.name}"
+                yield StackFinding(each.resource.urn, "", words)
+
+
+IRREPLACEABLE = (tokens.CLUSTER, tokens.NODE_POOL, tokens.MIG, tokens.REGION_MIG, tokens.DISK)
+
+
+@STACK.rule(
+    "production-protected",
+    reason="A plan may replace the cluster, a slice or the disk that etcd lies on, and nobody gets them back.",
+    remedy="Set the option protect; in a stack file it is protect: true. For planned work use --target-replace",
+    source="Pulumi documentation, protect; GKE deletionProtection does not save node pools",
+    settings=[PRODUCTION],
+)
+def production_protected(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
+    for resource in stack.of_type(*IRREPLACEABLE):
+        if in_production(resource, settings) and _holds_capacity(stack, resource) and not resource.protect:
+            yield StackFinding(resource.urn, "", "is not protected")
+
+
+def _holds_capacity(stack: Stack, resource: Resource) -> bool:
+    """Whether losing the resource is more than a restart: not so of pools and groups without TPUs."""
+    if resource.type == tokens.NODE_POOL:
+        return is_tpu_pool(resource)
+    if resource.type in (tokens.MIG, tokens.REGION_MIG):
+        template = template_of(stack, resource)
+        return template is None or template_machine(template) is not None
+    return True
+
+
+@RESOURCE.rule(
+    "deletion-protection",
+    tokens.CLUSTER,
+    tokens.INSTANCE,
+    reason="A protected resource can still be deleted behind the stack's back, by console or gcloud.",
+    remedy="Set deletionProtection: true where the option protect is set",
+    source="GKE and Compute Engine APIs, deletionProtection",
+)
+def deletion_protection(resource: Resource, settings: Settings) -> Iterator[Finding]:
+    if resource.protect:
+        unset_is_fine = resource.type == tokens.CLUSTER  # the provider's default is true there
+        yield from expect(resource.props, "deletionProtection", True, or_unset=unset_is_fine)
+
+
+@RESOURCE.rule(
+    "delete-before-replace",
+    tokens.CLUSTER,
+    tokens.NODE_POOL,
+    tokens.MIG,
+    tokens.REGION_MIG,
+    reason="A new slice cannot come before the old one goes: its name is taken, and so is its capacity.",
+    remedy="Set the option deleteBeforeReplace: true",
+    source="pulumi-terraform-bridge; GKE API: 409 already exists",
+)
+def delete_before_replace(resource: Resource, settings: Settings) -> Iterator[Finding]:
+    # With a name of its own the provider decides for deletion first, unless the option says otherwise.
+    if resource.delete_before_replace is False:
+        yield Finding("", "would be replaced by a second one beside it")
+
+
+@STACK.rule(
+    "queue-quota",
+    level="advisory",
+    reason="Quota beyond the chips there are lets Kueue admit work that finds no host.",
+    remedy="Lower nominalQuota, or say overcommit: true and accept that the rest waits",
+    source="Kueue documentation, ClusterQueue quotas",
+)
+def queue_quota(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
+    quota: dict[str, int] = defaultdict(int)
+    for queue in stack.matching(tokens.CLUSTER_QUEUE):
+        for group in items(queue.props, "spec.resourceGroups"):
+            for flavor in items(group, "flavors"):
+                quota[text(flavor, "name")] += _tpu_quota(flavor)
+    chips: dict[str, int] = defaultdict(int)
+    for each in capacity(stack):
+        chips[_flavor_of(stack, each.resource)] += each.chips
+    local = {text(flavor.props, "metadata.name") for flavor in stack.matching(tokens.RESOURCE_FLAVOR)}
+    for name in sorted(quota.keys() & local):
+        if name in chips and quota[name] > chips[name]:
+            yield StackFinding(None, "", f"queues own {quota[name]} chips of {name}; there are {chips[name]}")
+
+
+def _tpu_quota(flavor: object) -> int:
+    resources = items(flavor, "resources")
+    return sum(number(each, "nominalQuota") or 0 for each in resources if text(each, "name") in RESOURCES.values())
+
+
+def _flavor_of(stack: Stack, resource: Resource) -> str:
+    """The Kueue flavor that hosts of a pool or group are labelled with."""
+    if resource.type == tokens.NODE_POOL:
+        return str(mapping(resource.props, "nodeConfig.labels").get(FLAVOR_LABEL, ""))
+    template = template_of(stack, resource)
+    return pairs(text(mapping(template.props, "metadata"), "tpu-node-labels")).get(FLAVOR_LABEL, "") if template else ""

@@ -1,0 +1,89 @@
+"""From a routed request to its answer: body check, permissions, the handler, and what the handler sets going."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+# Imported for their handlers.
+from sandbox.google import (
+    container,
+    iam,
+    instance_groups,
+    instances,
+    load_balancing,
+    networking,
+    places,
+    projects,
+    reservations,
+    secrets_and_keys,
+    storage,
+)
+from sandbox.google.discovery import Route, checked_body, unknown_query
+from sandbox.google.errors import GoogleError, violations
+from sandbox.google.faults import OPERATION_ERRORS, Fault
+from sandbox.google.operations import Operation
+from sandbox.google.permissions import check, test_permissions
+from sandbox.google.policies import stale
+from sandbox.google.service import HANDLERS, UNLOCKED, Call, render
+from sandbox.google.world import World
+
+HANDLER_MODULES = (
+    container,
+    iam,
+    instance_groups,
+    instances,
+    load_balancing,
+    networking,
+    places,
+    projects,
+    reservations,
+    secrets_and_keys,
+    storage,
+)
+
+
+def handle(
+    world: World,
+    route: Route,
+    body: Any,
+    query: Sequence[tuple[str, str]],
+    caller: str = "",
+    fault: Fault | None = None,
+) -> Any:
+    """What the API answers to a request, as JSON. Raises GoogleError for a refusal.
+
+    `caller` is the e-mail of the service account that calls, "" the deployer; `fault` is one that strikes the request.
+    """
+    unknown = unknown_query(route.method, [name for name, _ in query])
+    if unknown:
+        raise violations(unknown)
+    call = Call(world, route, checked_body(route.document, route.method, body, route.params), query, caller)
+    return _handled(call, fault)
+
+
+def _handled(call: Call, fault: Fault | None) -> Any:
+    """Runs the handler, and what it started, to the point where Google would answer."""
+    method = call.method
+    if method.endswith(".testIamPermissions"):
+        return test_permissions(call)
+    handler = HANDLERS.get(method)
+    if handler is None:
+        raise GoogleError("UNIMPLEMENTED", f"Method {method} is not part of this emulator.")
+    if method in UNLOCKED:
+        check(call)
+        return handler(call)
+    with call.store.lock:
+        call.world.require_service(call.project, call.route.document.api)
+        check(call)
+        if fault and fault.kind == "etag":
+            raise stale(str((call.body.get("policy") or call.body).get("etag", "")), "changed")
+        result = handler(call)
+        if not isinstance(result, Operation):
+            return result
+        if fault and fault.kind == "operation":
+            code, message = OPERATION_ERRORS[fault.code]
+            result.error = {"code": code, "message": message, "reason": fault.code}
+        call.world.operations.register(result)
+    call.world.operations.launch(result)
+    return render(call.world.operations.get(result.name) or result)

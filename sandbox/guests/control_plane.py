@@ -1,0 +1,149 @@
+"""A control-plane machine: brings its disk's cluster up, and keeps the platform's secrets fresh.
+
+With three replicas the first makes the cluster and the others join it by the peers' secret. Different from the real
+thing: all of them stand before one API server, which runs as long as one of its machines does. Snapshots of etcd are
+not taken.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from datetime import timedelta
+
+from pydantic import ValidationError
+
+from sandbox.google.guests import Account, GuestCloud, Machine
+from sandbox.google.machines import machine_type
+from sandbox.google.service import short
+from sandbox.guests.attributes import CONTROL_PLANE, ROLE, ControlPlaneAttributes, MetadataError
+from sandbox.guests.clusters import Clusters
+from sandbox.guests.identity import account, system_uuid
+from sandbox.guests.network import UnreachableError, require_internet
+from sandbox.guests.project import Project
+from sandbox.guests.script import Script
+from sandbox.kubernetes.api import Object
+from sandbox.kubernetes.joining import JoinError, JoinSecret, Kubelet
+from sandbox.kubernetes.kubeadm import ClusterSettings, KubeadmCluster
+
+BOOT_SECONDS = 150.0  # boot, packages, images, kubeadm init
+RENEW_EVERY = timedelta(minutes=30)
+LIFETIME = timedelta(hours=2)
+DATA_DISK = "data"  # its device name
+MAX_PODS = 110
+
+
+class ControlPlaneMachine:
+    """The programs of one control-plane machine of a project."""
+
+    def __init__(self, cloud: GuestCloud, machine: Machine, clusters: Clusters, project: Project) -> None:
+        self._cloud = cloud
+        self._machine = machine
+        self._clusters = clusters
+        self._project = project
+        self._disk = ""  # the cluster's, once it is known
+        self.script = Script(
+            cloud, machine, BOOT_SECONDS, self._boot, self._end, self._publish, RENEW_EVERY.total_seconds()
+        )
+
+    @property
+    def _attributes(self) -> ControlPlaneAttributes:
+        return ControlPlaneAttributes.of(self._project.now(self._machine).attributes)
+
+    def _boot(self) -> None:
+        machine, wanted = self._project.now(self._machine), self._attributes
+        require_internet(self._cloud, machine)
+        disk = _data_disk(machine) if wanted.replica == 0 else self._first_replicas_disk(machine, wanted)
+        settings = ClusterSettings(
+            wanted.cluster_name, wanted.kubernetes_version, wanted.pods_cidr, wanted.services_cidr, wanted.api_address
+        )
+        cluster = self._clusters.join(disk, machine.id, machine.project, settings, self._project)
+        if not self._disk:
+            self._disk = disk
+            self.script.say(f"control plane of {settings.name} is up")
+        cluster.add_control_plane_node(_kubelet(machine, wanted))
+        self._publish()
+
+    def _first_replicas_disk(self, machine: Machine, wanted: ControlPlaneAttributes) -> str:
+        """Joins the cluster of the first replica by what it has published for its peers."""
+        _data_disk(machine)  # holds this replica's etcd
+        payload = account(self._cloud, machine).access_secret(wanted.peers)
+        try:
+            secret = JoinSecret.model_validate_json(payload)
+        except ValidationError as error:
+            raise JoinError(f"{wanted.peers} is of no use: {error}") from None
+        first = self._project.machine_at(wanted.first_address)
+        disk = first.data_disks.get(DATA_DISK, "") if first and first.attributes.get(ROLE) == CONTROL_PLANE else ""
+        cluster = self._clusters.of(disk)
+        if cluster is None or cluster.plane.endpoint != secret.apiServer:
+            raise UnreachableError(f"{wanted.first_address}:6443 does not answer: no control plane is there")
+        return disk
+
+    def _publish(self) -> None:
+        """Writes the platform's secrets anew: the first replica's work. Older versions are destroyed."""
+        machine, wanted = self._project.now(self._machine), self._attributes
+        cluster = self._clusters.of(self._disk)
+        if wanted.replica or cluster is None:
+            return
+        writer = account(self._cloud, machine)
+        if wanted.replicas > 1:
+            self._write(writer, wanted.peers, _for_peers(cluster.mint_join_secret(LIFETIME)))
+        self._write(writer, wanted.access_secret, cluster.mint_credential(LIFETIME))
+        self._write(writer, wanted.join_secret, cluster.mint_join_secret(LIFETIME).model_dump(mode="json"))
+        self._publish_endpoint(writer, wanted.endpoint_secret, cluster)
+
+    def _publish_endpoint(self, writer: Account, secret: str, cluster: KubeadmCluster) -> None:
+        """Once for each CA and secret; what was written last lies on the cluster's disk."""
+        note = cluster.plane.run_dir / "endpoint-published"
+        if not note.exists() or not _enabled(writer, secret, note.read_text()):
+            note.write_text(self._write(writer, secret, cluster.endpoint()))
+
+    def _write(self, writer: Account, secret: str, payload: Object) -> str:
+        version = writer.replace_secret_version(secret, json.dumps(payload).encode())
+        self.script.say(f"wrote {version}")
+        return version
+
+    def _end(self) -> None:
+        if self._disk:
+            self._clusters.leave(self._disk, self._machine.id)
+            self._clusters.forget(disk_numbers(self._cloud))  # the disk may have gone while the cluster stopped
+            if cluster := self._clusters.of(self._disk):
+                cluster.machine_gone(self._machine.short_name)
+
+
+def disk_numbers(cloud: GuestCloud) -> set[str]:
+    """All disks that exist."""
+    return {disk["id"] for disk in cloud.records("compute.disks").values()}
+
+
+def _data_disk(machine: Machine) -> str:
+    try:
+        return machine.data_disks[DATA_DISK]
+    except KeyError:
+        raise MetadataError(f"no disk with the device name {DATA_DISK!r} is attached") from None
+
+
+def _enabled(writer: Account, secret: str, version: str) -> bool:
+    versions = writer.request("GET", f"/sm/v1/{secret}/versions").get("versions", [])
+    return any(each["name"] == version and each["state"] == "ENABLED" for each in versions)
+
+
+def _for_peers(secret: JoinSecret) -> Object:
+    return {**secret.model_dump(mode="json"), "certificateKey": secrets.token_hex(32)}
+
+
+def _kubelet(machine: Machine, wanted: ControlPlaneAttributes) -> Kubelet:
+    kind = machine_type(short(machine.record["machineType"]))
+    if kind is None:
+        raise MetadataError(f"there is no machine type {machine.record['machineType']}")
+    place = {"topology.kubernetes.io/zone": machine.zone, "topology.kubernetes.io/region": machine.region}
+    return Kubelet(
+        name=machine.short_name,
+        system_uuid=system_uuid(machine),
+        address=machine.address,
+        machine=kind,
+        version=wanted.kubernetes_version,
+        labels=place,
+        taints=(),
+        max_pods=MAX_PODS,
+    )

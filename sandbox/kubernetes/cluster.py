@@ -1,0 +1,61 @@
+"""What acts on any of the sandbox's clusters, whoever made it: hosted controllers, the DRA driver's stand-in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sandbox.kubernetes.api import Object, is_true
+from sandbox.kubernetes.control_plane import START_SECONDS, ControlPlane
+from sandbox.kubernetes.controllers import ControllerHost
+from sandbox.kubernetes.dra import SlicePublisher
+from sandbox.kubernetes.loops import Loop, wait_until
+
+REFRESH_SECONDS = 20.0  # a kubelet takes up to a minute or so to refresh a mounted Secret
+
+
+class RunningCluster:
+    """A control plane with its `loops` and those of every cluster. `refresh_seconds`: see ControllerHost."""
+
+    def __init__(
+        self, plane: ControlPlane, loops: Sequence[Loop] = (), refresh_seconds: float = REFRESH_SECONDS
+    ) -> None:
+        self._plane = plane
+        self._host = ControllerHost(plane, refresh_seconds)
+        plane.egress.find_port = self._host.find_port
+        publisher = SlicePublisher(plane.client)
+        common = (Loop("controllers", 0.25, self._host.step), Loop("dra-driver", 0.5, publisher.step))
+        self._loops = (*common, *loops)
+
+    def start(self, preinstalled: Iterable[Object]) -> None:
+        """Returns when the API server answers and these objects are there. Raises as ControlPlane.start."""
+        self._plane.start()
+        try:
+            self._preinstall(list(preinstalled))
+        except BaseException:
+            self._plane.stop()
+            raise
+        for loop in self._loops:
+            loop.start()
+
+    def stop(self) -> None:
+        """Stops everything; the data stays."""
+        for loop in self._loops:
+            loop.stop()
+        self._host.stop()
+        self._plane.stop()
+
+    def _preinstall(self, objects: Sequence[Object]) -> None:
+        for each in objects:
+            self._plane.client.apply(each)
+        for each in objects:
+            if each["kind"] == "CustomResourceDefinition":
+                self._wait_established(each)
+
+    def _wait_established(self, definition: Object) -> None:
+        """Kueue looks for some kinds only once, when it starts."""
+        client, name = self._plane.client, definition["metadata"]["name"]
+
+        def established() -> bool:
+            return is_true(client.get(definition["apiVersion"], definition["kind"], name) or {}, "Established")
+
+        wait_until(f"{name} established", established, START_SECONDS)

@@ -1,0 +1,126 @@
+"""Stand-ins for the two programs that a self-managed cluster runs for its nodes: device plugin, cloud controller.
+
+Neither is there unless the cluster runs its DaemonSet, and only on the nodes where that has a running pod: the real
+DaemonSet controller and scheduler decide by its affinity and tolerations.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Protocol
+
+from sandbox.google.errors import GoogleError
+from sandbox.kubernetes.api import ApiClient, ApiError, Object, is_true
+from sandbox.kubernetes.joining import UNINITIALIZED_TAINT
+from sandbox.kubernetes.nodes import TPU_RESOURCE, remove_pods
+from sandbox.kubernetes.pods import as_pod, of_daemon_set, running
+
+NAMESPACE = "kube-system"
+DEVICE_PLUGIN = "tpu-device-plugin"  # the DaemonSet's name
+CLOUD_CONTROLLER = "cloud-controller-manager"  # value of one of the labels below on its pods
+CLOUD_CONTROLLER_LABELS = ("k8s-app", "app", "component", "app.kubernetes.io/name")
+_LOG = logging.getLogger(__name__)
+
+
+class Hosts(Protocol):
+    """The machines under a cluster's Nodes, which have their names."""
+
+    def chips(self, node: str) -> int:
+        """Chips that the device plugin finds on a node's machine; 0 where it cannot run."""
+
+    def instance(self, asking: str, node: Object) -> Object | None:
+        """The Compute instance of a Node, as the machine `asking` is shown it; None when there is no such instance.
+
+        Raises GoogleError for a refusal.
+        """
+
+
+class DevicePlugin:
+    """Keeps google.com/tpu of every Node equal to what the plugin's pod there would report to the kubelet."""
+
+    def __init__(self, client: ApiClient, hosts: Hosts) -> None:
+        self._client = client
+        self._hosts = hosts
+
+    def step(self) -> None:
+        pods = running(self._client.list_all("v1", "Pod", NAMESPACE))
+        served = {each["spec"]["nodeName"] for each in pods if of_daemon_set(each, DEVICE_PLUGIN)}
+        for node in self._client.list_all("v1", "Node"):
+            name = node["metadata"]["name"]
+            chips = self._hosts.chips(name) if name in served else 0
+            if chips != int(node["status"].get("capacity", {}).get(TPU_RESOURCE, 0)):
+                resources = {TPU_RESOURCE: str(chips)}
+                change = {"status": {"capacity": resources, "allocatable": resources}}
+                self._client.patch(node, change, subresource="status")
+
+
+class CloudController:
+    """Completes new Nodes from their instances, and removes Nodes without one.
+
+    It acts in the cluster with the rights of its pod's ServiceAccount, and in the cloud with those of the machine that
+    the pod is on. As the real one it asks for the instance of a Node only when the Node is new or not ready. Different:
+    the pods of a removed Node go with it, where Kubernetes would collect them a moment later.
+    """
+
+    def __init__(self, client: ApiClient, hosts: Hosts) -> None:
+        self._client = client
+        self._hosts = hosts
+        self._complaints: dict[str, str] = {}  # node -> what was last said about it
+
+    def step(self) -> None:
+        pod = _cloud_controller(self._client.list_all("v1", "Pod", NAMESPACE))
+        if not pod:
+            return
+        with as_pod(self._client, pod) as client:
+            for node in client.list_all("v1", "Node"):
+                if _new(node) or not is_true(node, "Ready"):
+                    self._look_after(client, pod["spec"]["nodeName"], node)
+
+    def _look_after(self, client: ApiClient, asking: str, node: Object) -> None:
+        name = node["metadata"]["name"]
+        try:
+            instance = self._hosts.instance(asking, node)
+            if instance is None:
+                client.delete(node)
+                remove_pods(self._client, name)
+            elif _new(node):
+                client.patch(node, _completion(node, instance))
+            self._complaints.pop(name, None)
+        except (ApiError, GoogleError) as error:
+            conflict = isinstance(error, ApiError) and error.reason == "Conflict"  # somebody else was faster
+            if not conflict and self._complaints.get(name) != str(error):
+                self._complaints[name] = str(error)
+                _LOG.warning("%s, node %s: %s", CLOUD_CONTROLLER, name, error)
+
+
+def _cloud_controller(pods: Iterable[Object]) -> Object | None:
+    for pod in running(pods):
+        labels = pod["metadata"].get("labels", {})
+        if any(labels.get(key) == CLOUD_CONTROLLER for key in CLOUD_CONTROLLER_LABELS):
+            return pod
+    return None
+
+
+def _new(node: Object) -> bool:
+    return any(each["key"] == UNINITIALIZED_TAINT["key"] for each in node["spec"].get("taints", []))
+
+
+def _completion(node: Object, instance: Object) -> Object:
+    """A merge patch: provider id, pod CIDR, place and machine type; the taint of new Nodes goes."""
+    zone, machine = (instance[key].rpartition("/")[2] for key in ("zone", "machineType"))
+    project = instance["selfLink"].partition("/projects/")[2].partition("/")[0]
+    labels = {
+        "topology.kubernetes.io/zone": zone,
+        "topology.kubernetes.io/region": zone.rpartition("-")[0],
+        "node.kubernetes.io/instance-type": machine,
+    }
+    spec: Object = {
+        "providerID": f"gce://{project}/{zone}/{instance['name']}",
+        "taints": [each for each in node["spec"]["taints"] if each["key"] != UNINITIALIZED_TAINT["key"]],
+    }
+    ranges = [each["ipCidrRange"] for each in instance["networkInterfaces"][0].get("aliasIpRanges", [])]
+    if ranges and "podCIDR" not in node["spec"]:
+        spec |= {"podCIDR": ranges[0], "podCIDRs": ranges[:1]}
+    # Taints come from several writers and are one value: a change since they were read is a conflict.
+    return {"metadata": {"labels": labels, "resourceVersion": node["metadata"]["resourceVersion"]}, "spec": spec}

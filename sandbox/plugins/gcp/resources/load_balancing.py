@@ -1,0 +1,179 @@
+"""Passthrough load balancers: health checks, backend services, forwarding rules, and the groups behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sandbox.plugins.gcp import links
+from sandbox.plugins.gcp.client import GoogleError
+from sandbox.plugins.gcp.mapping import Json, as_list, int64, renamed, write_only
+from sandbox.plugins.gcp.resources.compute import REGION, SET_LABELS, ZONE
+from sandbox.plugins.gcp.resources.rest import Context, Inputs, Rest, Setter, Variables
+from sandbox.plugins.provider import ProviderError
+
+# The block of a health check -> its type in the API.
+CHECK_TYPES = {
+    "grpcHealthCheck": "GRPC",
+    "grpcTlsHealthCheck": "GRPC_WITH_TLS",
+    "http2HealthCheck": "HTTP2",
+    "httpHealthCheck": "HTTP",
+    "httpsHealthCheck": "HTTPS",
+    "sslHealthCheck": "SSL",
+    "tcpHealthCheck": "TCP",
+}
+# What only backends of proxies have (provider: backendServiceOnlyManagedApiFieldNames); others must not send it.
+MANAGED_ONLY = (
+    "capacityScaler",
+    "maxConnections",
+    "maxConnectionsPerEndpoint",
+    "maxConnectionsPerInstance",
+    "maxRate",
+    "maxRatePerEndpoint",
+    "maxRatePerInstance",
+    "maxUtilization",
+)
+
+# Settings of backend services of proxies, which this stand-in does not send.
+PROXY_ONLY = (
+    "affinityCookieTtlSec",
+    "cdnPolicy",
+    "circuitBreakers",
+    "consistentHash",
+    "customMetrics",
+    "dynamicForwarding",
+    "enableCdn",
+    "haPolicy",
+    "iap",
+    "localityLbPolicy",
+    "logConfig.requestHeaders",
+    "logConfig.responseHeaders",
+    "outlierDetection",
+    "securityPolicy",
+    "strongSessionAffinityCookie",
+    "subsetting",
+    "tlsSettings",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HealthCheck(Rest):
+    """The API wants the type beside the block that says it."""
+
+    def body(self, context: Context, variables: Variables, inputs: Inputs) -> Json:
+        body = super().body(context, variables, inputs)
+        kind = next((kind for block, kind in CHECK_TYPES.items() if block in body), None)
+        if kind is None:
+            raise ProviderError(f"one of {', '.join(CHECK_TYPES)} must be given")
+        return {**body, "type": kind}
+
+
+REGION_HEALTH_CHECK = HealthCheck(
+    type="gcp:compute/regionHealthCheck:RegionHealthCheck",
+    api="compute",
+    collection=f"{REGION}/healthChecks",
+    item=f"{REGION}/healthChecks/{{name}}",
+    fields={"healthCheckId": int64("id")},
+    always={"logConfig": {"enable": False}},
+    patches="PUT",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendService(Rest):
+    """Backends of a passthrough load balancer carry no settings of proxies, whatever their defaults are."""
+
+    def body(self, context: Context, variables: Variables, inputs: Inputs) -> Json:
+        body = super().body(context, variables, inputs)
+        if str(inputs.get("loadBalancingScheme", "")).endswith("_MANAGED"):
+            return body
+        backends = [{k: v for k, v in b.items() if k not in MANAGED_ONLY} for b in body.get("backends", ())]
+        return {**body, "backends": backends}
+
+
+REGION_BACKEND_SERVICE = BackendService(
+    type="gcp:compute/regionBackendService:RegionBackendService",
+    api="compute",
+    collection=f"{REGION}/backendServices",
+    item=f"{REGION}/backendServices/{{name}}",
+    fields={
+        "connectionDrainingTimeoutSec": renamed("connectionDraining.drainingTimeoutSec"),
+        "generatedId": int64("id"),
+        "healthChecks": as_list(),
+        "params": write_only("params"),
+        **dict.fromkeys(PROXY_ONLY),
+    },
+    patches="PUT",
+    fingerprinted=True,
+    unsupported=PROXY_ONLY,
+)
+
+FORWARDING_RULE = Rest(
+    type="gcp:compute/forwardingRule:ForwardingRule",
+    api="compute",
+    collection=f"{REGION}/forwardingRules",
+    item=f"{REGION}/forwardingRules/{{name}}",
+    fields={
+        "forwardingRuleId": int64("id"),
+        "ipAddress": renamed("IPAddress"),
+        "ipProtocol": renamed("IPProtocol"),
+        "recreateClosedPsc": None,
+        "serviceDirectoryRegistrations": as_list(),
+    },
+    setters=(SET_LABELS,),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceGroup(Rest):
+    """An unmanaged group. Its members are no part of its body: they are added, removed and listed by other calls."""
+
+    def settled(self, context: Context, identity: str, variables: Variables, inputs: Inputs) -> Json:
+        if inputs.get("instances") is not None:
+            present = {links.relative(member) for member in self._members(context, variables)}
+            wanted = {links.relative(member) for member in inputs["instances"]}
+            self._move(context, variables, "removeInstances", sorted(present - wanted))
+            self._move(context, variables, "addInstances", sorted(wanted - present))
+        return super().settled(context, identity, variables, inputs)
+
+    def outputs(self, context: Context, identity: str, variables: Variables, found: Json, known: Inputs) -> Json:
+        values = super().outputs(context, identity, variables, found, known)
+        return {**values, "instances": self._members(context, variables)}
+
+    def _members(self, context: Context, variables: Variables) -> list[str]:
+        url = f"{self.item.format(**variables)}/listInstances"
+        try:
+            found = context.client.call("POST", self.api, url, context.deadline, {"instanceState": "ALL"})
+        except GoogleError as error:
+            if error.status == 404:  # the group went between the two calls
+                return []
+            raise
+        return [str(item["instance"]) for item in found.get("items", ())]
+
+    def _move(self, context: Context, variables: Variables, verb: str, instances: Sequence[str]) -> None:
+        if not instances:
+            return
+        body = {"instances": [{"instance": instance} for instance in instances]}
+        url = f"{self.item.format(**variables)}/{verb}"
+        operation = context.client.call("POST", self.api, url, context.deadline, body)
+        self.wait(context, variables, operation, f"{verb} of {variables['name']}")
+
+
+INSTANCE_GROUP = InstanceGroup(
+    type="gcp:compute/instanceGroup:InstanceGroup",
+    api="compute",
+    collection=f"{ZONE}/instanceGroups",
+    item=f"{ZONE}/instanceGroups/{{name}}",
+    fields={"instances": None},
+    patches="",
+    setters=(
+        Setter(
+            ("namedPorts",),
+            "POST",
+            "/setNamedPorts",
+            lambda _news, body, _olds: {"namedPorts": body.get("namedPorts", [])},
+        ),
+    ),
+)
+
+ROWS = (REGION_HEALTH_CHECK, REGION_BACKEND_SERVICE, FORWARDING_RULE, INSTANCE_GROUP)

@@ -1,0 +1,301 @@
+"""Hosts that are not GKE's: what a Compute Engine machine boots with, and the group it belongs to.
+
+A slice of several hosts is one managed instance group (MIG) in bulk mode with a workload policy: all hosts or none.
+Single-host slices share a group that makes hosts one by one. Sources: Compute Engine documentation (bulk mode, workload
+policies); gke-labs/tpu-operator converters; the TPU device plugin for `kube-labels`.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from spec.capacity import SCHEDULING, Scheduling
+from spec.catalogue import IMAGE_PROJECT
+from spec.labels import TAINT_EFFECTS
+from spec.network import pod_prefix
+from spec.platform import default_machine
+from spec.queueing import ACCELERATOR_LABEL, CHIPS_LABEL, TOPOLOGY_LABEL, TPU_TAINT
+from spec.self_managed import ExistingCluster, SelfManagedCluster
+from spec.slice import NodeDrain
+from spec.slices import CpuPool, Disk, PoolPlan, ReservationAffinity, SlicePlan, Taint
+
+if TYPE_CHECKING:
+    from spec.platform import Platform
+
+GROUP_LABEL = "cloud.google.com/tpu-node-group"
+"""Node label that names platform and slice, as gke-labs/tpu-operator names its groups; a drain selects by it."""
+
+CPU_MAX_PODS = 110
+CONTAINERD = "2.1.*"
+"""Line of containerd that hosts install: 2.x hands out devices by CDI without being told to."""
+
+CREATE_MINUTES, DELETE_MINUTES = 60, 30
+"""How long an update waits for the hosts of a group to come, and to go."""
+
+DRAIN_MINUTES = 30
+"""Longest time that hosts are emptied for before their group is deleted."""
+
+HOST_DIGITS = 4
+"""Digits of a host's number; a group has at most 2,000 hosts."""
+
+GROUP_NAME_LIMIT = 53
+"""Longest name of a group: Compute Engine's names have 63 characters, of which the provider takes nine to tell one
+template from the next, and a hyphen before them; hosts take seven for their number."""
+
+JOIN_TOKEN = re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
+"""What a bootstrap token of kubeadm looks like; instance metadata is no place for one, since many may read it."""
+
+
+@dataclass(frozen=True)
+class HostTemplate:
+    """What hosts boot with. `node_labels`, `taints`: as the kubelet registers them. `pod_prefix`: length of the prefix
+    of each host's range for pods. `tpu_labels`: what the TPU device plugin reads, empty without TPUs."""
+
+    name: str
+    machine_type: str
+    image: str
+    disk: Disk
+    kms_key: str | None
+    scheduling: Scheduling
+    max_run_seconds: int | None
+    reservation: ReservationAffinity | None
+    threads_per_core: int | None
+    service_account: str | None
+    tags: tuple[str, ...]
+    resource_labels: Mapping[str, str]
+    tpu_labels: Mapping[str, str]
+    node_labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    max_pods: int
+
+    @property
+    def pod_prefix(self) -> int:
+        return pod_prefix(self.max_pods)
+
+    def metadata(self) -> dict[str, str]:
+        """Instance metadata that says what kind of node the host becomes; nothing in it is secret."""
+        effects = {api: effect for effect, api in TAINT_EFFECTS.items()}
+        taints = [f"{taint.key}={taint.value}:{effects[taint.effect]}" for taint in self.taints]
+        values = {
+            "kube-labels": _joined(self.tpu_labels),
+            "tpu-role": "node",
+            "tpu-node-labels": _joined(self.node_labels),
+            "tpu-node-taints": ",".join(taints),
+            "tpu-max-pods": str(self.max_pods),
+            "block-project-ssh-keys": "TRUE",
+        }
+        return {key: value for key, value in values.items() if value}
+
+
+@dataclass(frozen=True)
+class HostGroup:
+    """A managed instance group of `size` hosts. `policy`: name of its workload policy, where the hosts form one slice.
+
+    `own_template`: full name of an instance template that somebody else made, used instead of `template`.
+    """
+
+    name: str
+    size: int
+    policy: str | None
+    template: HostTemplate
+    own_template: str | None = None
+
+    @property
+    def bulk(self) -> bool:
+        """All hosts at once or none: the hosts of one slice are worth nothing without each other."""
+        return self.policy is not None
+
+    @property
+    def wait(self) -> bool:
+        """Whether an update waits until all hosts run."""
+        return self.template.scheduling.wait
+
+    @property
+    def repair(self) -> bool:
+        """Whether a host that fails is made anew by itself: never one of a slice alone, nor where capacity is queued
+        for (bulk mode and flex-start allow nothing else)."""
+        return not self.bulk and self.wait
+
+    @property
+    def base_name(self) -> str:
+        """Pattern of the hosts' names, in the Compute API's spelling: numbered from 1."""
+        return f"{self.name}-w-{'#' * HOST_DIGITS}[1]"
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """Names of the hosts, which are those of their nodes."""
+        return tuple(f"{self.name}-w-{number:0{HOST_DIGITS}d}" for number in range(1, self.size + 1))
+
+
+def group_name(platform: "Platform", pool: str) -> str:
+    """Name of the group of a pool, which its nodes carry as their node pool."""
+    return f"{platform.name}-{pool}"
+
+
+def join_secret(platform: "Platform") -> str:
+    """Full name of the secret that hosts take their join token from."""
+    cluster = platform.compute
+    return cluster.join_secret if isinstance(cluster, ExistingCluster) else secret(platform, "join")
+
+
+def access_secret(platform: "Platform") -> str:
+    """Full name of the secret that this program takes its credential from."""
+    cluster = platform.compute
+    return cluster.access_secret if isinstance(cluster, ExistingCluster) else secret(platform, "access")
+
+
+def secret(platform: "Platform", part: str) -> str:
+    """Full name of one of the secrets that a self-managed control plane writes."""
+    return f"projects/{platform.project}/secrets/{platform.name}-{part}"
+
+
+def boot_metadata(platform: "Platform") -> dict[str, str]:
+    """Instance metadata of every machine: what it installs, and where it finds how to join."""
+    return {
+        "tpu-kubernetes-version": platform.compute.version,
+        "tpu-containerd-version": CONTAINERD,
+        "tpu-join-secret": join_secret(platform),
+    }
+
+
+@dataclass(frozen=True)
+class ControlPlaneMachine:
+    """One machine of a self-managed control plane. `disk`: name of the disk that holds etcd and the cluster's keys."""
+
+    replica: int
+    name: str
+    disk: str
+    zone: str
+    machine_type: str
+
+
+def control_plane_machines(platform: "Platform") -> tuple[ControlPlaneMachine, ...]:
+    """The machines of a self-managed control plane, one in each of its zones in turn."""
+    cluster = platform.compute
+    assert isinstance(cluster, SelfManagedCluster)
+    name = f"{platform.name}-control-plane"
+    return tuple(
+        ControlPlaneMachine(
+            replica=replica,
+            name=f"{name}-{replica}",
+            disk=f"{name}-data-{replica}",
+            zone=zone,
+            machine_type=cluster.control_plane.machine_type or default_machine(zone),
+        )
+        for replica, zone in enumerate(replica_zones(platform))
+    )
+
+
+def control_plane_metadata(platform: "Platform", replica: int) -> dict[str, str]:
+    """Instance metadata of one machine of the control plane, but for the addresses, which are known later."""
+    cluster, network = platform.compute, platform.network
+    assert isinstance(cluster, SelfManagedCluster)
+    replicas = cluster.control_plane.replicas
+    return {
+        **boot_metadata(platform),
+        "tpu-role": "control-plane",
+        "block-project-ssh-keys": "TRUE",
+        "tpu-cluster-name": platform.cluster_name,
+        "tpu-pods-cidr": network.pods_cidr or "",
+        "tpu-services-cidr": network.services_cidr,
+        "tpu-endpoint-secret": secret(platform, "endpoint"),
+        "tpu-access-secret": secret(platform, "access"),
+        "tpu-replicas": str(replicas),
+        "tpu-replica": str(replica),
+        **({"tpu-peer-secret": secret(platform, "peers")} if replicas > 1 else {}),
+    }
+
+
+def slice_groups(platform: "Platform", plan: SlicePlan) -> tuple[HostGroup, ...]:
+    """The groups of a plan: one for each slice of several hosts, one in all for slices of one host."""
+    templates = _templates(platform, plan)
+    policy = plan.placement.policy if plan.placement else None
+    own = platform.slices[plan.group].instance_template
+    return tuple(
+        HostGroup(group_name(platform, pool.name), pool.most_nodes, policy, templates[pool.reservation], own)
+        for pool in plan.pools
+    )
+
+
+def cpu_group(platform: "Platform", pool: CpuPool) -> HostGroup:
+    """The group of a pool without TPUs."""
+    template = HostTemplate(
+        name=pool.name,
+        machine_type=pool.machine_type,
+        image=platform.compute.image,
+        disk=Disk(pool.disk_type, pool.disk_size_gb),
+        kms_key=None,
+        scheduling=SCHEDULING["on-demand"],
+        max_run_seconds=None,
+        reservation=None,
+        threads_per_core=None,
+        service_account=None,
+        tags=(),
+        resource_labels={**platform.labels, "tpu-platform": platform.name},
+        tpu_labels={},
+        node_labels={**pool.labels, GROUP_LABEL: f"{platform.name}-{pool.name}"},
+        taints=pool.taints,
+        max_pods=CPU_MAX_PODS,
+    )
+    return HostGroup(group_name(platform, pool.name), pool.min_nodes, None, template)
+
+
+def replica_zones(platform: "Platform") -> tuple[str, ...]:
+    """Zone of each machine of the control plane, by its number: the given zones in turn, or the platform's."""
+    cluster = platform.compute
+    assert isinstance(cluster, SelfManagedCluster)
+    zones = cluster.control_plane.zones or (platform.zone,)
+    return tuple(zones[replica % len(zones)] for replica in range(cluster.control_plane.replicas))
+
+
+def drain_seconds(drain: NodeDrain) -> int:
+    """How long hosts may be emptied for: until budgets let go of the last pod, and then until it has ended."""
+    given = [int(duration.removesuffix("s")) for duration in (drain.pdb_timeout, drain.grace) if duration]
+    return sum(given) if given else DRAIN_MINUTES * 60
+
+
+def _templates(platform: "Platform", plan: SlicePlan) -> dict[ReservationAffinity, HostTemplate]:
+    """One template for all groups of a plan, or one for each sub-block of its reservation."""
+    affinities: dict[ReservationAffinity, PoolPlan] = {}
+    for pool in plan.pools:
+        affinities.setdefault(pool.reservation, pool)
+    return {
+        affinity: _template(platform, plan, plan.name if len(affinities) == 1 else pool.name, affinity)
+        for affinity, pool in affinities.items()
+    }
+
+
+def _template(platform: "Platform", plan: SlicePlan, name: str, affinity: ReservationAffinity) -> HostTemplate:
+    tpu_labels = {
+        ACCELERATOR_LABEL: plan.generation.accelerator,
+        TOPOLOGY_LABEL: plan.topology,
+        CHIPS_LABEL: str(plan.chips_per_host),
+    }
+    seconds = int(plan.max_run_duration.removesuffix("s")) if plan.max_run_duration else None
+    scheduling = SCHEDULING[plan.capacity]
+    if seconds and scheduling.termination is None:
+        scheduling = replace(scheduling, termination="DELETE")
+    return HostTemplate(
+        name=name,
+        machine_type=plan.machine.name,
+        image=platform.slices[plan.group].image
+        or f"projects/{IMAGE_PROJECT}/global/images/family/{plan.generation.image}",
+        disk=plan.boot_disk,
+        kms_key=plan.kms_key,
+        scheduling=scheduling,
+        max_run_seconds=seconds,
+        reservation=affinity,
+        threads_per_core=plan.threads_per_core,
+        service_account=plan.service_account,
+        tags=plan.tags,
+        resource_labels=plan.resource_labels,
+        tpu_labels=tpu_labels,
+        node_labels={**plan.labels, **tpu_labels, GROUP_LABEL: f"{platform.name}-{plan.name}"},
+        taints=(Taint(TPU_TAINT, "present", TAINT_EFFECTS["NoSchedule"]), *plan.taints),
+        max_pods=plan.max_pods_per_node,
+    )
+
+
+def _joined(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))

@@ -1,0 +1,345 @@
+"""The boot script of a control-plane VM and the commands it installs, run dry."""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.bootstrap.conftest import MakeMachine, NewSecrets
+from tests.bootstrap.google import ACCESSOR, CONTROL_PLANE, STRANGER, VERSION_MANAGER, Secrets
+from tests.bootstrap.machine import Boot, Machine
+
+PUBLISH = "/usr/local/sbin/tpu-control-plane"
+CA_HASH = "sha256:" + "c" * 64
+RFC3339 = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+def make_secrets(secrets: Secrets) -> Secrets:
+    """The platform's secrets with the grants that a control plane needs, and no others."""
+    for kind in ("join", "endpoint", "access"):
+        secrets.create(kind, CONTROL_PLANE, VERSION_MANAGER)
+    secrets.create("peers", CONTROL_PLANE, VERSION_MANAGER, ACCESSOR)
+    return secrets
+
+
+def make_control_plane(
+    machine: MakeMachine,
+    secrets: Secrets,
+    replica: int = 0,
+    replicas: int = 1,
+    account: str = CONTROL_PLANE,
+    **more: Any,
+) -> Machine:
+    own = {
+        "tpu_access_secret": secrets.name("access"),
+        "tpu_api_address": "10.0.0.5",
+        "tpu_cluster_name": "prod",
+        "tpu_containerd_version": "2.1.*",
+        "tpu_endpoint_secret": secrets.name("endpoint"),
+        "tpu_join_secret": secrets.name("join"),
+        "tpu_kubernetes_version": "1.34.2",
+        "tpu_pods_cidr": "10.16.0.0/14",
+        "tpu_replica": str(replica),
+        "tpu_replicas": str(replicas),
+        "tpu_services_cidr": "10.20.0.0/20",
+    }
+    if replicas > 1:
+        own["tpu_peer_secret"] = secrets.name("peers")
+    if replica:
+        own["tpu_first_address"] = "10.0.0.6"
+    return machine("control_plane", account, **{**own, **more})
+
+
+def command(made: Machine, name: str) -> Boot:
+    """What a timer starts."""
+    return made.run([str(made.root / PUBLISH.lstrip("/")), name])
+
+
+def documents(made: Machine, config: Path) -> dict[str, Any]:
+    text = config.read_text().replace(f"{made.root}/", "/")
+    return {document["kind"]: document for document in yaml.safe_load_all(text)}
+
+
+@pytest.fixture
+def platform(secrets: Secrets) -> Secrets:
+    return make_secrets(secrets)
+
+
+@pytest.fixture(scope="module")
+def first(machine: MakeMachine, new_secrets: NewSecrets) -> tuple[Machine, Boot]:
+    """A control plane of one VM after its first boot, for tests that only look."""
+    made = make_control_plane(machine, make_secrets(new_secrets()), tpu_backup_bucket="backups")
+    return made, made.boot()
+
+
+def test_the_cluster_is_made_as_configured(first: tuple[Machine, Boot]) -> None:
+    made, booted = first
+    assert booted.code == 0, booted.output
+    (config,) = made.kubeadm_configs("init")
+    found = documents(made, config)
+    assert found["InitConfiguration"] == {
+        "apiVersion": "kubeadm.k8s.io/v1beta4",
+        "kind": "InitConfiguration",
+        "bootstrapTokens": [{"ttl": "15m0s"}],
+        "localAPIEndpoint": {"advertiseAddress": "10.0.0.7", "bindPort": 6443},
+        "nodeRegistration": {
+            "name": made.vm.record["name"],
+            "criSocket": "unix:///run/containerd/containerd.sock",
+            "kubeletExtraArgs": [{"name": "cloud-provider", "value": "external"}],
+        },
+        "patches": {"directory": "/etc/tpu-boot/patches"},
+    }
+    cluster = found["ClusterConfiguration"]
+    assert cluster["controlPlaneEndpoint"] == "api.prod.internal:6443"
+    assert cluster["kubernetesVersion"] == "v1.34.2"
+    assert cluster["networking"] == {"podSubnet": "10.16.0.0/14", "serviceSubnet": "10.20.0.0/20"}
+    assert cluster["apiServer"]["certSANs"] == ["10.0.0.5", "api.prod.internal"]
+    arguments = {arg["name"]: arg["value"] for arg in cluster["controllerManager"]["extraArgs"]}
+    assert arguments == {"allocate-node-cidrs": "false", "cloud-provider": "external", "profiling": "false"}
+    assert "10.0.0.7 api.prod.internal\n" in made.read("/etc/hosts")
+
+
+def test_a_public_address_is_for_people_and_the_internal_one_for_nodes(machine: MakeMachine, platform: Secrets) -> None:
+    made = make_control_plane(machine, platform, tpu_public_address="203.0.113.9")
+    made.boot()
+    server = documents(made, made.kubeadm_configs("init")[0])["ClusterConfiguration"]["apiServer"]
+    assert server["certSANs"] == ["10.0.0.5", "api.prod.internal", "203.0.113.9"]
+    assert command(made, "publish").code == 0
+    assert platform.newest("endpoint")["server"] == "https://203.0.113.9:6443"
+    assert platform.newest("join")["apiServer"] == "10.0.0.5:6443"
+
+
+def test_the_api_server_finds_every_file_it_is_told_of(first: tuple[Machine, Boot]) -> None:
+    made, _ = first
+    server = documents(made, made.kubeadm_configs("init")[0])["ClusterConfiguration"]["apiServer"]
+    mounted = {volume["mountPath"] for volume in server["extraVolumes"]}
+    named = {arg["name"]: arg["value"] for arg in server["extraArgs"] if arg["value"].startswith("/")}
+    for name, path in named.items():
+        assert any(path.startswith(f"{mount}/") for mount in mounted), name
+        assert name == "audit-log-path" or made.exists(path), name
+    anonymous = yaml.safe_load(made.read(named["authentication-config"]))["anonymous"]
+    assert {condition["path"] for condition in anonymous["conditions"]} == {
+        *("/healthz", "/livez", "/readyz", "/api/v1/namespaces/kube-public/configmaps/cluster-info")
+    }
+    assert yaml.safe_load(made.read(named["audit-policy-file"]))["rules"] == [{"level": "Metadata"}]
+
+
+def test_secrets_are_encrypted_with_a_key_of_the_disks_own(first: tuple[Machine, Boot]) -> None:
+    made, booted = first
+    path = "/etc/kubernetes/api-server/encryption.yaml"
+    (rule,) = yaml.safe_load(made.read(path))["resources"]
+    assert rule["resources"] == ["secrets"]
+    key = rule["providers"][0]["secretbox"]["keys"][0]["secret"]
+    assert len(base64.b64decode(key)) == 32
+    assert key not in booted.output + str(booted.calls)
+    assert (made.root / path.lstrip("/")).stat().st_mode & 0o777 == 0o600
+    assert made.exists("/var/lib/tpu-platform/kubernetes/api-server/encryption.yaml")
+
+
+def test_etcd_and_the_certificates_lie_on_the_data_disk(first: tuple[Machine, Boot]) -> None:
+    made, booted = first
+    assert booted.of("mkfs.ext4") == [["mkfs.ext4", "-q", "-m", "0", "/dev/disk/by-id/google-data"]]
+    assert made.exists("/var/lib/tpu-platform/etcd/member/snap/db")
+    assert made.exists("/var/lib/tpu-platform/kubernetes/pki/ca.key")
+    mounts = [line.split()[:4] for line in made.read("/etc/fstab").splitlines()[1:]]
+    assert [mount[1] for mount in mounts] == ["/var/lib/tpu-platform", "/var/lib/etcd", "/etc/kubernetes"]
+    assert all("nofail" in mount[3] for mount in mounts)  # without its disk the VM still boots, and says so
+    drop_in = made.read("/etc/systemd/system/kubelet.service.d/20-data-disk.conf")
+    assert "RequiresMountsFor=/var/lib/etcd /etc/kubernetes" in drop_in
+
+
+def test_timers_publish_and_save(first: tuple[Machine, Boot]) -> None:
+    made, booted = first
+    assert ["systemctl", "enable", "--now", "tpu-publish.timer", "tpu-snapshot.timer"] in booted.calls
+    assert "OnCalendar=*:0/30" in made.read("/etc/systemd/system/tpu-publish.timer")
+    assert f"ExecStart={PUBLISH} publish\n" in made.read("/etc/systemd/system/tpu-publish.service")
+    assert "OnCalendar=hourly" in made.read("/etc/systemd/system/tpu-snapshot.timer")
+    (initialised,) = booted.of("kubeadm", "init")
+    assert {"--skip-token-print", "--skip-certificate-key-print"} <= set(initialised)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A control plane that published once; what the secrets held then, and what the run printed."""
+
+    made: Machine
+    secrets: Secrets
+    join: dict[str, Any]
+    once: Boot
+
+
+@pytest.fixture(scope="module")
+def published(machine: MakeMachine, new_secrets: NewSecrets) -> Published:
+    secrets = make_secrets(new_secrets())
+    made = make_control_plane(machine, secrets)
+    made.boot()
+    once = command(made, "publish")
+    assert once.code == 0, once.output
+    return Published(made, secrets, secrets.newest("join"), once)
+
+
+def test_nodes_find_how_to_join(published: Published) -> None:
+    join = dict(published.join)
+    assert RFC3339.fullmatch(join.pop("expires"))
+    assert re.fullmatch(r"[a-z0-9]{6}\.[a-z0-9]{16}", join.pop("token"))
+    assert join == {"apiServer": "10.0.0.5:6443", "apiName": "api.prod.internal", "caCertHash": CA_HASH}
+
+
+def test_the_deployer_finds_the_server_and_a_token(published: Published) -> None:
+    assert published.secrets.newest("access") == {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"token": "d3pl0yer-t0ken", "expirationTimestamp": "2031-01-01T00:00:00Z"},
+    }
+    endpoint = published.secrets.newest("endpoint")
+    assert endpoint["server"] == "https://10.0.0.5:6443"
+    assert base64.b64decode(endpoint["ca"]).decode() == published.made.read("/etc/kubernetes/pki/ca.crt")
+    account, binding = yaml.safe_load_all((published.made.folder / "applied.yaml").read_text())
+    assert account["metadata"] == {"name": "tpu-platform-deployer", "namespace": "kube-system"}
+    assert binding["roleRef"]["name"] == "cluster-admin"
+
+
+def test_newer_versions_replace_older_ones(published: Published) -> None:
+    """But the endpoint, which does not change: until somebody takes it away."""
+    secrets = published.secrets
+    secrets.cloud.ok("POST", f"/sm/v1/{secrets.name('endpoint')}/versions/1:destroy", {})
+    again = command(published.made, "publish")
+    assert again.code == 0, again.output
+    assert secrets.states("endpoint") == ["DESTROYED", "ENABLED"]
+    assert command(published.made, "publish").code == 0
+    assert secrets.states("endpoint") == ["DESTROYED", "ENABLED"]
+    assert secrets.states("join") == secrets.states("access") == ["DESTROYED", "DESTROYED", "ENABLED"]
+    newest = secrets.newest("join")["token"]
+    assert newest != published.join["token"]
+    printed = published.once.output + again.output + str(published.once.calls + again.calls)
+    for secret in (newest, published.join["token"], "d3pl0yer-t0ken", published.made.vm.token):
+        assert secret not in printed + published.made.disk_text()
+
+
+def test_an_account_without_grants_cannot_publish(machine: MakeMachine, platform: Secrets) -> None:
+    made = make_control_plane(machine, platform, account=STRANGER)
+    made.boot()
+    refused = command(made, "publish")
+    assert refused.code != 0  # the unit is started again by systemd
+    assert "403" in refused.output
+    assert platform.states("join") == []
+
+
+def test_a_new_vm_brings_the_cluster_of_its_disk_back(machine: MakeMachine, platform: Secrets) -> None:
+    old = make_control_plane(machine, platform)
+    old.boot()
+    key = old.read("/etc/kubernetes/api-server/encryption.yaml")
+    new = make_control_plane(machine, platform, replaces=old)
+    new.say("fail-init", 1)
+    booted = new.boot()
+    assert booted.code == 0, booted.output
+    assert booted.of("mkfs.ext4") == []
+    assert booted.of("kubeadm", "reset") == []
+    assert len(booted.of("kubeadm", "init")) == 2
+    assert all("--ignore-preflight-errors=DirAvailable--var-lib-etcd" in call for call in booted.of("kubeadm", "init"))
+    pki = "/etc/kubernetes/pki"
+    kept = [f"{pki}/ca.crt", f"{pki}/ca.key", f"{pki}/etcd/ca.crt", f"{pki}/sa.key", f"{pki}/front-proxy-ca.crt"]
+    assert {new.read(path) for path in [*kept, "/var/lib/etcd/member/snap/db"]} == {"made with 1\n"}
+    made_anew = [f"{pki}/apiserver.crt", f"{pki}/etcd/server.crt", "/etc/kubernetes/kubelet.conf"]
+    assert {new.read(path) for path in made_anew} == {"made with 2\n"}
+    assert new.read("/etc/kubernetes/api-server/encryption.yaml") == key
+
+
+@pytest.mark.parametrize("answer", [8, 4])
+def test_a_disk_that_cannot_be_told_is_not_formatted(machine: MakeMachine, platform: Secrets, answer: int) -> None:
+    made = make_control_plane(machine, platform)
+    made.say("blkid", answer)
+    refused = made.boot()
+    assert refused.code == 1
+    assert f"cannot tell what is on /dev/disk/by-id/google-data (blkid: {answer})" in refused.output
+    assert refused.of("mkfs.ext4") == []
+
+
+def test_a_failed_init_is_cleaned_up_and_tried_again(machine: MakeMachine, platform: Secrets) -> None:
+    made = make_control_plane(machine, platform)
+    made.say("fail-init", 1)
+    booted = made.boot()
+    assert booted.code == 0
+    assert [call[1] for call in booted.of("kubeadm")] == ["init", "reset", "init"]
+
+
+def test_a_later_boot_changes_no_cluster(machine: MakeMachine, platform: Secrets) -> None:
+    made = make_control_plane(machine, platform)
+    made.boot()
+    again = made.boot()
+    assert again.code == 0
+    assert again.of("systemctl", "enable", "--now", "tpu-metadata-guard.service")
+    assert again.of("systemctl", "enable", "--now", "tpu-publish.timer")  # and no snapshots: there is no bucket
+    assert not made.exists("/etc/systemd/system/tpu-snapshot.timer")
+    assert [call for call in again.calls if call[0] in ("kubeadm", "apt-get", "mount", "mkfs.ext4")] == []
+
+
+def test_replicas_join_through_the_first_one(machine: MakeMachine, platform: Secrets) -> None:
+    one = make_control_plane(machine, platform, replicas=3)
+    one.boot()
+    one.say("replicas", 1)
+    second = make_control_plane(machine, platform, replica=1, replicas=3)
+    outputs: list[Boot] = []
+    second.vm.on_pause = lambda number: outputs.append(command(one, "publish")) if number == 2 else None
+    booted = second.boot()
+    assert booted.code == 0, booted.output
+    assert outputs[0].code == 0, outputs[0].output
+    (config,) = second.kubeadm_configs("join")
+    assert config.stat().st_mode & 0o777 == 0o600
+    joined = documents(second, config)["JoinConfiguration"]
+    peers, (uploaded,) = platform.newest("peers"), one.kubeadm_configs("upload-certs")
+    assert joined["discovery"]["bootstrapToken"] == {
+        "token": platform.newest("join")["token"],
+        "apiServerEndpoint": "10.0.0.7:6443",
+        "caCertHashes": [CA_HASH],
+    }
+    assert joined["controlPlane"] == {
+        "certificateKey": peers["certificateKey"],
+        "localAPIEndpoint": {"advertiseAddress": "10.0.0.7", "bindPort": 6443},
+    }
+    assert documents(one, uploaded)["InitConfiguration"]["certificateKey"] == peers["certificateKey"]
+    encryption = "/etc/kubernetes/api-server/encryption.yaml"
+    assert second.read(encryption) == one.read(encryption)
+    # until it serves itself the name led to the first replica
+    assert second.read("/etc/hosts").endswith("\n10.0.0.7 api.prod.internal\n")
+    assert second.read("/etc/hosts").count("api.prod.internal") == 1
+    # one publisher only
+    assert booted.of("systemctl", "enable", "--now", "tpu-publish.timer") == []
+    printed = booted.output + outputs[0].output + str(booted.calls + outputs[0].calls)
+    for secret in (peers["certificateKey"], peers["encryptionKey"], peers["token"]):
+        assert secret not in printed
+
+
+def test_what_makes_a_control_plane_is_withdrawn_once_all_are_there(machine: MakeMachine, platform: Secrets) -> None:
+    one = make_control_plane(machine, platform, replicas=3)
+    one.boot()
+    for ready, states in ((1, ["ENABLED"]), (2, ["DESTROYED", "ENABLED"]), (3, ["DESTROYED", "DESTROYED"])):
+        one.say("replicas", ready)
+        published = command(one, "publish")
+        assert published.code == 0
+        assert "cannot destroy" not in published.output
+        assert platform.states("peers") == states
+    assert platform.states("join") == ["DESTROYED", "DESTROYED", "ENABLED"]
+
+
+def test_snapshots_go_to_the_bucket_and_leave_the_disk(first: tuple[Machine, Boot]) -> None:
+    made, _ = first
+    saved = command(made, "snapshot")
+    assert saved.code == 0, saved.output
+    ((name, content),) = made.vm.uploads.items()
+    assert re.fullmatch(r"backups/etcd/prod/20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ\.db", name)
+    assert content == b"a snapshot"
+    assert not made.exists("/var/lib/etcd/snapshot.db")
+    assert made.vm.token not in str(saved.calls) + saved.output
+
+
+def test_a_wrong_command_is_named(first: tuple[Machine, Boot]) -> None:
+    refused = command(first[0], "publsh")
+    assert refused.code == 1
+    assert "unknown command publsh; write publish or snapshot" in refused.output

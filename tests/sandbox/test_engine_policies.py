@@ -1,0 +1,92 @@
+"""The policy pack as the engine runs it: a plan that breaks a mandatory rule ends before anything is created."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sandbox.run_directory import CHECKOUT
+from sandbox.stacks import with_runnable_packs, words
+from tests.sandbox.conftest import SLIM, Project
+
+PACK = ("--policy-pack", "policies")
+UP = ("up", "--yes", *PACK)
+
+
+@pytest.fixture
+def guarded(project: Project) -> Project:
+    """A project with the checkout's policy pack beside it."""
+    environment = CHECKOUT / "policies" / ".venv" / "bin" / "python"
+    assert environment.exists(), "the policy pack has no environment yet: run `make policies`"
+    (project.folder / "policies").symlink_to(CHECKOUT / "policies")
+    return project
+
+
+def configure(project: Project, **settings: object) -> tuple[str, str]:
+    """The flag that gives policies these settings."""
+    file = project.folder / "policies.json"
+    file.write_text(json.dumps(settings))
+    return "--policy-pack-config", str(file)
+
+
+def test_the_dev_stack_passes_preview_and_update(guarded: Project) -> None:
+    guarded.copy_stack("dev")
+    previewed = guarded.succeed("preview", "-s", "dev", *PACK)
+    assert "tpu-platform@v1.0.0" in previewed, "the pack ran"
+    assert "[mandatory]" not in previewed
+    guarded.up("dev", *PACK)
+    guarded.destroy("dev")
+
+
+def test_a_broken_resource_rule_ends_the_update_before_anything_is_created(guarded: Project) -> None:
+    """What the program itself would never plan: here by an edit of its code."""
+    edited(guarded, "network.py", "auto_create_subnetworks=False", "auto_create_subnetworks=True")
+    guarded.write_stack("open", **SLIM)
+    output = guarded.fail(*UP, "-s", "open")
+    assert "automatic-subnets" in output
+    assert "autoCreateSubnetworks is true, and has to be false" in output
+    assert guarded.session.inventory() == {}
+    assert not guarded.state("open").get("resources")
+
+
+def test_a_broken_stack_rule_ends_the_preview_of_an_update(guarded: Project) -> None:
+    """Limits are about all resources together, which the engine shows at the end: so a preview has to come first."""
+    guarded.write_stack("large", **SLIM)
+    settings = configure(guarded, **{"chips-limit": {"maxChips": 0}})
+    output = guarded.fail(*UP, *settings, "-s", "large")
+    assert "the stack has 1 chips when all run; 0 are allowed" in output
+    assert guarded.session.inventory() == {}
+    settings = configure(guarded, **{"chips-limit": {"maxChips": "one"}})
+    assert "chips-limit" in guarded.fail("preview", *PACK, *settings, "-s", "large")
+    settings = configure(guarded, **{"chips-limit": {"maxChips": 1}})
+    guarded.succeed("preview", *PACK, *settings, "-s", "large")
+
+
+def edited(project: Project, file: str, old: str, new: str) -> None:
+    """The project with its own copy of the components, one of them changed."""
+    link = project.folder / "components"
+    link.unlink()
+    for source in (CHECKOUT / "components").rglob("*"):
+        if source.is_file() and "__pycache__" not in source.parts:
+            target = link / source.relative_to(CHECKOUT / "components")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(source.read_bytes())
+            target.chmod(source.stat().st_mode)
+    component: Path = link / file
+    text = component.read_text()
+    assert old in text
+    component.write_text(text.replace(old, new))
+
+
+def test_packs_are_named_by_their_executable_in_every_spelling(tmp_path: Path) -> None:
+    pack = tmp_path / "policies"
+    pack.mkdir()
+    (pack / "run").touch(mode=0o755)
+    run = str(pack / "run")
+    assert with_runnable_packs(["preview", "--policy-pack", "policies"], tmp_path) == ["preview", "--policy-pack", run]
+    assert with_runnable_packs([f"--policy-pack={pack}", "up"], tmp_path) == [f"--policy-pack={run}", "up"]
+    others = ["preview", "-s", "policies", "--policy-pack", "elsewhere", "--policy-pack-config", "policies"]
+    assert with_runnable_packs(others, tmp_path) == others
+    assert words(["--policy-pack", "policies", "preview"]) == ["preview"]

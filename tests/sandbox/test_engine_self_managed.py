@@ -1,0 +1,114 @@
+"""A platform without GKE through the real engine: up, edited, drained, a control plane replaced, gone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sandbox.kubernetes.api import ApiClient
+from tests.sandbox.conftest import Project
+
+STACK = "compute"
+Json = dict[str, Any]
+
+# Pods are not waited for longer than this; the test has one that never goes.
+DRAIN = {"grace": "1s", "pdb_timeout": "4s"}
+TRAIN: Json = {
+    "machine_type": "ct6e-standard-4t",
+    "topology": "4x4",
+    "capacity": {"model": "reservation", "name": "train"},
+    "node_drain": DRAIN,
+}
+SERVE: Json = {"machine_type": "ct6e-standard-1t", "topology": "1x1", "count": 2}
+OTHER_IMAGE = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts"
+HOSTS = {f"tpu-dev-train-0-w-000{number}" for number in (1, 2, 3, 4)}
+
+
+def write(project: Project, train: Json, serve: Json, **cluster: Any) -> None:
+    slices = {"train": train, "serve": serve}
+    project.write_stack(STACK, cluster={"kind": "self-managed", **cluster}, queues={}, slices=slices)
+
+
+def planned(project: Project) -> dict[str, list[str]]:
+    """What a preview is going to do with Google's resources, by logical name, without what stays."""
+    steps = json.loads(project.succeed("preview", "-s", STACK, "--json", "--show-replacement-steps"))["steps"]
+    found: dict[str, list[str]] = {}
+    for step in steps:
+        if step["op"] != "same" and "$gcp:" in step["urn"]:
+            found.setdefault(step["urn"].rpartition("::")[2], []).append(step["op"])
+    return found
+
+
+def inside(project: Project) -> dict[str, str]:
+    """The uid of every namespace that the program made."""
+    client = client_of(project)
+    return {item["metadata"]["name"]: item["metadata"]["uid"] for item in client.list_all("v1", "Namespace")}
+
+
+def client_of(project: Project) -> ApiClient:
+    client = project.cluster_client()
+    assert client is not None
+    return client
+
+
+def place_pod(project: Project, node: str) -> None:
+    """A pod on a host that does not go when it is told to."""
+    client_of(project).create(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "training", "namespace": "default", "finalizers": ["example.com/checkpoint"]},
+            "spec": {
+                "nodeName": node,
+                "containers": [{"name": "training", "image": "registry.k8s.io/pause:3.10"}],
+                "tolerations": [{"operator": "Exists"}],
+            },
+        }
+    )
+
+
+MADE_FIRST, DELETED_FIRST = (
+    ["create-replacement", "replace", "delete-replaced"],
+    ["delete-replaced", "replace", "create-replacement"],
+)
+
+
+def test_the_life_of_a_platform_without_gke(project: Project) -> None:
+    zone = "us-east5-b"
+    reservation = {"zone": zone, "name": "train", "machine_type": "ct6e-standard-4t", "count": 100}
+    project.call("POST", "reservations", {**reservation, "project": "my-project"})
+    project.succeed("stack", "init", STACK)
+
+    write(project, TRAIN, SERVE)
+    project.up(STACK)
+    project.assert_clean(STACK)
+    project.succeed("refresh", "-s", STACK, "--yes", "--skip-preview", "--expect-no-changes")
+    nodes = {item["metadata"]["name"] for item in client_of(project).list_all("v1", "Node")}
+    assert nodes >= HOSTS
+
+    # Single hosts are remade one by one, and the control plane's machine at once: the cluster stays what it is.
+    before = inside(project)
+    write(project, TRAIN, {**SERVE, "labels": {"a": "b"}}, image=OTHER_IMAGE)
+    steps = planned(project)
+    assert steps["slices-serve-0"] == ["update"]
+    assert steps["control-plane-machine-0"] == DELETED_FIRST
+    assert steps["control-plane-balancer-0"] == MADE_FIRST
+    assert steps.keys().isdisjoint({"slices-train-0", "control-plane-disk-0"})
+    project.up(STACK)
+    project.assert_clean(STACK)
+    assert inside(project) == before
+
+    # Another topology is another slice, whose hosts are drained before they go; in bounded time, whoever stays.
+    place_pod(project, min(HOSTS))
+    write(project, {**TRAIN, "topology": "4x8"}, {**SERVE, "labels": {"a": "b"}}, image=OTHER_IMAGE)
+    assert planned(project)["slices-train-0"] == DELETED_FIRST
+    said = project.succeed("up", "-s", STACK, "--yes", "--skip-preview")
+    warning = next(line for line in said.splitlines() if "without having been drained" in line)
+    assert "tpu-dev-train-0 is deleted" in warning
+    assert 'pod "training"' in warning
+    project.assert_clean(STACK)
+
+    assert "--run-program" in project.fail("destroy", "-s", STACK, "--yes", "--skip-preview")
+    project.succeed("destroy", "-s", STACK, "--yes", "--skip-preview", "--run-program")
+    assert not project.state(STACK).get("resources")
+    assert project.session.inventory() == {}

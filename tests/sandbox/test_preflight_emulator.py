@@ -1,0 +1,224 @@
+"""`python -m tools preflight` with Google's client against the emulator, which knows Google's API descriptions."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from sandbox.run_directory import CHECKOUT
+from sandbox.stacks import endpoints
+from tests.graph.emulated import EmulatedCloud, recorded
+from tests.sandbox.conftest_google import Cloud, connected, subnetwork
+from tests.spec.platforms import raw
+from tools.__main__ import app
+
+Json = dict[str, Any]
+PROJECT = "my-project"
+ZONE, REGION = "us-east5-b", "us-east5"
+RESERVATION = {"project": PROJECT, "zone": ZONE, "name": "res", "machine_type": "ct6e-standard-4t", "count": 8}
+RESERVED = {"machine_type": "ct6e-standard-4t", "topology": "4x4", "capacity": {"model": "reservation", "name": "res"}}
+LENT = {"model": "reservation", "name": "res", "project": "lender"}
+SPOT = {"machine_type": "ct6e-standard-1t", "topology": "1x1", "capacity": "spot", "count": 3}
+
+Run = Callable[..., tuple[int, list[Json]]]
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with connected() as made:
+        yield made
+
+
+@pytest.fixture
+def run(cloud: Cloud, tmp_path: Path) -> Run:
+    """Preflight of a platform; exit code and findings. Nothing but reading may reach the cloud."""
+
+    def preflight(slices: Json | None = None, **platform: Any) -> tuple[int, list[Json]]:
+        # Google's client and the provider are told by the same settings where the cloud is.
+        settings = endpoints(cloud.emulator.url, "token")
+        config = {"gcp:project": PROJECT, "tpu-platform:platform": raw(slices, **platform), **settings}
+        path = tmp_path / "Pulumi.test.yaml"
+        path.write_text(yaml.safe_dump({"config": config}))
+        before = len(cloud.emulator.world.traffic)
+        result = CliRunner().invoke(app, ["preflight", "-f", str(path), "--json"])
+        calls = list(cloud.emulator.world.traffic)[before:]
+        assert all(call["method"] == "GET" or call["path"].endswith(":testIamPermissions") for call in calls)
+        assert result.exit_code in (0, 1), result.output
+        findings: list[Json] = json.loads(result.output)["findings"]
+        return result.exit_code, findings
+
+    return preflight
+
+
+def of(findings: list[Json], check: str) -> list[str]:
+    return [f"{each['level']}: {each['what']}" for each in findings if each["check"] == check]
+
+
+def test_a_project_that_has_everything(run: Run) -> None:
+    code, findings = run({"s": SPOT}, protect=True)
+    assert code == 0
+    assert {each["level"] for each in findings} == {"ok"}
+    assert of(findings, "zone") == [f"ok: {ZONE} offers ct6e-standard-1t, e2-standard-4"]
+    assert of(findings, "disks") == [f"ok: hyperdisk-balanced in {ZONE}, pd-balanced in {ZONE}"]
+    assert of(findings, "version") == ["ok: REGULAR's default is 1.35.6-gke.1200000"]
+
+
+def test_a_fresh_project_is_told_what_to_switch_on(tmp_path: Path) -> None:
+    with connected(fresh_project=True) as fresh:
+        settings = endpoints(fresh.emulator.url, "token")
+        path = tmp_path / "Pulumi.test.yaml"
+        config = {"gcp:project": PROJECT, "tpu-platform:platform": raw({"s": SPOT}), **settings}
+        path.write_text(yaml.safe_dump({"config": config}))
+        result = CliRunner().invoke(app, ["preflight", "-f", str(path), "--json"])
+    assert result.exit_code == 0
+    findings = json.loads(result.output)["findings"]
+    [services] = [each for each in findings if each["check"] == "services"]
+    assert services["level"] == "warning"
+    assert "compute.googleapis.com" in services["what"]
+    [zone] = [each for each in findings if each["check"] == "zone"]
+    assert zone["level"] == "not checked"
+    assert zone["next_step"] == f"gcloud services enable compute.googleapis.com --project={PROJECT}"
+
+
+def test_a_missing_quota(cloud: Cloud, run: Run) -> None:
+    cloud.control("quotas", {REGION: {"PREEMPTIBLE_TPU_V6E": 2, "TPUS_PER_TPU_FAMILY:CT6E": 31, "CPUS": 7}})
+    train = {"machine_type": "ct6e-standard-4t", "topology": "4x4", "count": 2}
+    code, findings = run({"s": SPOT, "train": train})
+    assert code == 1
+    assert of(findings, "TPU quota") == [
+        f"blocks: PREEMPTIBLE_TPU_V6E in {REGION}: 3 chips needed, limit 2",
+        f"blocks: TPUS_PER_TPU_FAMILY of family CT6E in {REGION}: 32 chips needed, limit 31",
+    ]
+    assert of(findings, "CPU quota") == [f"blocks: CPUS in {REGION}: 8 vCPUs needed, limit 7, 0 in use"]
+
+
+def test_a_reservation_that_fits(cloud: Cloud, run: Run) -> None:
+    cloud.control("reservations", RESERVATION)
+    code, findings = run({"s": RESERVED})
+    assert code == 0
+    assert of(findings, "reservations") == [f"ok: {PROJECT}/res is ready, 8 of 8 hosts free; 4 needed"]
+    assert of(findings, "TPU quota") == ["ok: no quota needed: the slices' hosts are reserved, or there are none"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "capacity", "what"),
+    [
+        (
+            {"machine_type": "ct6e-standard-8t"},
+            RESERVED["capacity"],
+            f"{PROJECT}/res is for ct6e-standard-8t; slices.s is of ct6e-standard-4t",
+        ),
+        ({"count": 3}, RESERVED["capacity"], f"{PROJECT}/res has 3 free hosts; 4 are needed"),
+        ({"name": "other"}, RESERVED["capacity"], f"there is no reservation res in {ZONE} of {PROJECT}"),
+        ({"project": "lender"}, LENT, f"lender/res is not shared with {PROJECT}"),
+        ({}, {**RESERVED["capacity"], "block": "nowhere"}, f"{PROJECT}/res/nowhere is not there"),
+    ],
+)
+def test_a_mismatched_reservation(cloud: Cloud, run: Run, changed: Json, capacity: Json, what: str) -> None:
+    cloud.control("reservations", {**RESERVATION, **changed})
+    code, findings = run({"s": {**RESERVED, "capacity": capacity}})
+    assert code == 1
+    assert of(findings, "reservations") == [f"blocks: {what}"]
+
+
+def test_a_shared_reservation_and_a_part_of_it(cloud: Cloud, run: Run) -> None:
+    cloud.control("reservations", {**RESERVATION, "project": "lender", "share_with": [PROJECT]})
+    code, findings = run({"s": {**RESERVED, "capacity": {**LENT, "block": "res-block-0001"}}})
+    assert code == 0
+    assert of(findings, "reservations") == ["ok: lender/res is ready, 8 of 8 hosts free; 4 needed"]
+
+
+def test_missing_permissions(cloud: Cloud, run: Run) -> None:
+    _, all_fine = run({"s": SPOT})
+    assert of(all_fine, "permissions")[0].startswith("ok: ")
+    reading = ["resourcemanager.projects.get", "serviceusage.services.list"]
+    cloud.control("permissions", {"granted": reading})
+    code, findings = run({"s": SPOT})
+    assert code == 1
+    [permissions] = of(findings, "permissions")
+    assert "are missing: compute.firewalls.create, compute.firewalls.delete" in permissions
+    [zone] = of(findings, "zone")
+    assert zone == f"not checked: Google answers 403: Required 'compute.zones.get' permission for 'projects/{PROJECT}'"
+
+
+@pytest.mark.parametrize("cluster", [{}, {"kind": "self-managed"}], ids=["gke", "self-managed"])
+def test_what_the_page_says_it_needs_to_read_is_enough(cloud: Cloud, run: Run, cluster: Json) -> None:
+    section = (CHECKOUT / "docs" / "preflight.md").read_text().partition("## What it needs to read")[2]
+    named = re.findall(r"`([a-z]+\.[a-zA-Z]+\.[a-zA-Z]+)`", section)
+    assert "compute.zones.get" in named
+    cloud.control("reservations", RESERVATION)
+    cloud.control("permissions", {"granted": named})
+    block = {**RESERVED["capacity"], "block": "res-block-0001"}
+    _, findings = run({"s": {**RESERVED, "capacity": block}, "t": SPOT}, cluster=cluster)
+    assert [each for each in findings if each["level"] == "not checked"] == []
+    assert len({each["check"] for each in findings}) >= 10
+
+
+def test_an_existing_network(cloud: Cloud, run: Run) -> None:
+    network = {
+        "kind": "existing",
+        "network": "net",
+        "subnetwork": "sub",
+        "pods_range": "pods",
+        "services_range": "services",
+    }
+    code, findings = run({"s": SPOT}, network=network)
+    assert code == 1
+    assert of(findings, "network")[0] == f"blocks: there is no network net in {PROJECT}"
+    base = f"/compute/beta/projects/{PROJECT}"
+    cloud.ok("POST", f"{base}/global/networks", {"name": "net", "autoCreateSubnetworks": False})
+    full_name = f"projects/{PROJECT}/global/networks/net"
+    small = {**subnetwork(cidr="10.0.0.0/29"), "network": full_name, "privateIpGoogleAccess": True}
+    cloud.ok("POST", f"{base}/regions/{REGION}/subnetworks", small)
+    code, findings = run({"s": SPOT}, network=network)
+    assert code == 1
+    assert of(findings, "network") == ["blocks: 10.0.0.0/29 has 8 addresses; 13 nodes need 17"]
+    cloud.ok("POST", f"{base}/regions/{REGION}/subnetworks/sub/expandIpCidrRange", {"ipCidrRange": "10.0.0.0/24"})
+    code, findings = run({"s": SPOT}, network=network)
+    assert code == 0
+    assert of(findings, "network") == ["ok: sub has room for 13 nodes and their pods"]
+
+
+def test_a_self_managed_platform(cloud: Cloud, run: Run) -> None:
+    place = {"zone": "us-central1-c", "machine_type": "tpu7x-standard-4t"}
+    cloud.control("reservations", {**RESERVATION, **place, "count": 2})
+    slices = {"train": {**RESERVED, "machine_type": "tpu7x-standard-4t", "topology": "2x2x2"}}
+    platform = {"zone": "us-central1-c", "cluster": {"kind": "self-managed"}, "protect": True}
+    code, findings = run(slices, **platform)
+    assert code == 0
+    assert of(findings, "version") == []
+    assert of(findings, "images") == [
+        "ok: projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accel-2404-amd64-tpu-tpu7x is there",
+        "ok: projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64 is there",
+    ]
+    assert of(findings, "reservations") == [f"ok: {PROJECT}/res is ready, 2 of 2 hosts free; 2 needed"]
+    made = EmulatedCloud(cloud.emulator.url)
+    made.make(recorded(raw(slices, **platform)))
+    made.close()
+    code, findings = run(slices, **platform)
+    assert code == 0
+    assert of(findings, "reservations") == [f"ok: {PROJECT}/res is ready, 0 of 2 hosts free; 0 needed"]
+
+
+def test_what_stands_is_not_needed_again(cloud: Cloud, run: Run) -> None:
+    """The second run of a platform whose slices fill their reservation and their quota."""
+    cloud.control("reservations", {**RESERVATION, "count": 4})
+    platform = raw({"s": RESERVED})
+    made = EmulatedCloud(cloud.emulator.url)
+    made.make(recorded(platform))
+    made.close()
+    code, findings = run({"s": RESERVED})
+    assert code == 0
+    assert of(findings, "reservations") == [f"ok: {PROJECT}/res is ready, 0 of 4 hosts free; 0 needed"]
+    [version] = of(findings, "version")
+    assert version.startswith("ok: the cluster runs 1.")
+    code, findings = run({"s": RESERVED | {"count": 2}})
+    assert code == 1
+    assert of(findings, "reservations") == [f"blocks: {PROJECT}/res has 0 free hosts; 4 are needed"]

@@ -1,0 +1,352 @@
+"""`python -m tools gate`: which losses it knows, who may agree to them, and how it refuses what is no preview."""
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from spec.load import PROJECT_KEY
+from spec.platform import PLATFORM_KEY
+from tests.spec.platforms import PROJECT, load, raw
+from tools.__main__ import app
+from tools.gate import GUARDED
+from tools.gate_preview import EFFECTS, STACK_TYPE, UNKNOWN, Effect
+from tools.gate_report import MOST_ROWS
+
+Json = dict[str, Any]
+CLUSTER = "gcp:container/cluster:Cluster"
+POOL = "gcp:container/nodePool:NodePool"
+SECRET = "gcp:secretmanager/secret:Secret"
+# A type of each kind, as the program or a person's own additions would have it.
+EXAMPLES = {
+    "cluster": CLUSTER,
+    "control plane": "gcp:compute/instance:Instance",
+    "slice": "gcp:compute/instanceGroupManager:InstanceGroupManager",
+    "workload policy": "gcp:compute/resourcePolicy:ResourcePolicy",
+    "queue": "kubernetes:kueue.x-k8s.io/v1beta2:ClusterQueue",
+    "controller": "kubernetes:helm.sh/v3:Release",
+    "namespace": "kubernetes:core/v1:Namespace",
+    "provider": "pulumi:providers:kubernetes",
+    "data disk": "gcp:compute/disk:Disk",
+    "bucket": "gcp:storage/bucket:Bucket",
+    "secret": SECRET,
+    "key": "gcp:kms/cryptoKey:CryptoKey",
+    "network": "gcp:compute/subnetwork:Subnetwork",
+}
+LOSING = sorted(op for op, effect in EFFECTS.items() if effect in (Effect.DELETE, Effect.REPLACE))
+KEEPING = sorted(EFFECTS.keys() - LOSING)
+
+
+def urn(type_: str, name: str) -> str:
+    return f"urn:pulumi:prod::tpu-platform::tpu:gke:Slices${type_}::{name}"
+
+
+def step(op: str, type_: str = POOL, name: str = "slices-train-0", **fields: Any) -> Json:
+    state = {"custom": True, "inputs": {}}
+    return {"op": op, "urn": urn(type_, name), "oldState": state, "newState": state, **fields}
+
+
+def states(old: Json, new: Json) -> Json:
+    return {"oldState": {"custom": True, "inputs": old}, "newState": {"custom": True, "inputs": new}}
+
+
+def stack_step(outputs: Json | None = None, op: str = "same") -> Json:
+    old = {"custom": False, "outputs": outputs} if outputs is not None else None
+    return {"op": op, "urn": f"urn:pulumi:prod::tpu-platform::{STACK_TYPE}::tpu-platform-prod", "oldState": old}
+
+
+def exported(**platform: Any) -> Json:
+    """The outputs of a stack with such a platform."""
+    made = load(**platform)
+    return {"totals": made.totals, "slices": {plan.name: plan.summary() for plan in made.slice_plans}}
+
+
+def document(*steps: Json, after: Json | None = None, **fields: Any) -> Json:
+    config = {PROJECT_KEY: PROJECT, PLATFORM_KEY: json.dumps(raw() if after is None else after)}
+    return {"config": config, "steps": list(steps), "changeSummary": {"same": 1}, **fields}
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Any:
+    """Runs the gate on a document, or on a text that stands for one."""
+
+    def run(content: Json | str, *arguments: str) -> Result:
+        file = tmp_path / "preview.json"
+        file.write_text(content if isinstance(content, str) else json.dumps(content))
+        result = CliRunner().invoke(app, ["gate", str(file), *arguments])
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result
+
+    return run
+
+
+def test_every_guarded_kind_has_an_example() -> None:
+    assert EXAMPLES.keys() == {guarded.name for guarded in GUARDED}
+
+
+def test_guarded_types_are_those_of_the_provider() -> None:
+    """A type with a typing error in it would guard nothing."""
+    exact = {type_ for guarded in GUARDED for type_ in guarded.types if type_[-1] not in "/:"}
+    for type_ in sorted(exact | set(EXAMPLES.values())):
+        package, module, name = type_.split(":")
+        if package == "gcp":
+            resource = getattr(import_module(f"pulumi_gcp.{module.partition('/')[0]}"), name)
+            assert resource.pulumi_type == type_
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+@pytest.mark.parametrize("op", ["delete", "replace"])
+def test_each_guarded_kind_is_stopped(gate: Any, kind: str, op: str) -> None:
+    result = gate(document(step(op, EXAMPLES[kind], "it")), "--json")
+    [finding] = json.loads(result.stdout)["findings"]
+    assert result.exit_code == 1
+    assert (finding["kind"], finding["operation"], finding["name"]) == (kind, op, "it")
+
+
+@pytest.mark.parametrize("op", LOSING)
+def test_each_losing_operation_is_stopped(gate: Any, op: str) -> None:
+    assert gate(document(step(op))).exit_code == 1
+
+
+@pytest.mark.parametrize("op", KEEPING)
+def test_each_keeping_operation_passes(gate: Any, op: str) -> None:
+    assert gate(document(step(op))).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        "gcp:projects/service:Service",
+        "gcp:compute/instanceTemplate:InstanceTemplate",
+        "gcp:secretmanager/secretIamMember:SecretIamMember",
+        "kubernetes:core/v1:ConfigMap",
+        "gcp:container/clusterOther:ClusterOther",
+    ],
+)
+def test_what_is_not_guarded_may_go(gate: Any, type_: str) -> None:
+    result = gate(document(step("delete", type_)), "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["resources"][type_]["delete"] == 1
+
+
+def test_the_steps_of_a_replacement_are_one_finding(gate: Any) -> None:
+    steps = [step(op) for op in ("create-replacement", "replace", "delete-replaced")]
+    verdict = json.loads(gate(document(*steps), "--json").stdout)
+    assert [finding["operation"] for finding in verdict["findings"]] == ["replace"]
+    assert verdict["resources"][POOL] == {"create": 0, "update": 0, "delete": 0, "replace": 1}
+
+
+@pytest.mark.parametrize(
+    ("fields", "causes"),
+    [
+        (
+            {
+                **states({"nodeConfig": {"machineType": "a"}}, {"nodeConfig": {"machineType": "b"}}),
+                "detailedDiff": {"nodeConfig.machineType": {"kind": "update-replace"}, "nodeCount": {"kind": "update"}},
+            },
+            ["nodeConfig.machineType: a -> b"],
+        ),
+        (
+            {**states({"zone": "z"}, {"zone": UNKNOWN}), "replaceReasons": ["zone"]},
+            ["zone: z -> known after the update"],
+        ),
+        ({**states({"list": [1]}, {"list": [2]}), "replaceReasons": ["list"]}, ["list"]),
+        ({"oldState": {"custom": True, "dependencies": [urn(CLUSTER, "gke"), urn(POOL, "x")]}}, ["follows gke"]),
+        ({"oldState": {"custom": True, "deletedWith": urn(CLUSTER, "gke")}}, ["follows gke"]),
+        ({"detailedDiff": None}, []),
+    ],
+    ids=["forcing property", "unknown value", "long value", "dependency", "deleted with", "asked for"],
+)
+def test_a_replacement_says_what_caused_it(gate: Any, fields: Json, causes: list[str]) -> None:
+    verdict = json.loads(gate(document(step("delete", CLUSTER, "gke"), step("replace", **fields)), "--json").stdout)
+    assert [finding["causes"] for finding in verdict["findings"]] == [[], causes]
+
+
+def test_values_of_secrets_and_of_the_configuration_are_not_printed(gate: Any) -> None:
+    replaced = step(
+        "replace", SECRET, replaceReasons=["secretId"], **states({"secretId": "hush-1"}, {"secretId": "hush-2"})
+    )
+    content = document(replaced, after=raw(zon="hush-3"))
+    content["config"]["gcp:accessToken"] = "hush-4"
+    for form in ((), ("--json",)):
+        result = gate(content, *form)
+        assert "secretId" in result.stdout
+        assert "hush" not in result.output
+
+
+def test_an_allowance_is_for_one_resource(gate: Any) -> None:
+    content = document(step("delete", name="a"), step("delete", name="b"))
+    stopped = gate(content, "--allow", "a", "--json")
+    assert stopped.exit_code == 1
+    assert "/allow prod/b\n" in gate(content, "--allow", "a").stdout
+    assert {each["name"]: each["allowed"] for each in json.loads(stopped.stdout)["findings"]} == {"a": True, "b": False}
+    assert gate(content, "--allow", "a", "--allow", urn(POOL, "b")).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["c", "slices-*", "kept", "", "A"])
+def test_an_allowance_that_matches_nothing_is_an_error(gate: Any, name: str) -> None:
+    result = gate(document(step("delete", name="a"), step("update", name="kept")), "--allow", name)
+    assert result.exit_code == 2
+    assert "--allow" in result.stderr
+    assert "which is: a" in result.stderr
+    assert not result.stdout
+
+
+def test_an_ambiguous_allowance_asks_for_the_urn(gate: Any) -> None:
+    content = document(step("delete", name="a"), step("delete", CLUSTER, "a"))
+    result = gate(content, "--allow", "a")
+    assert result.exit_code == 2
+    assert urn(CLUSTER, "a") in result.stderr
+    assert f"/allow prod/{urn(CLUSTER, 'a')}\n" in gate(content).stdout
+    assert gate(content, "--allow", urn(CLUSTER, "a"), "--allow", urn(POOL, "a")).exit_code == 0
+
+
+def test_totals_before_and_after(gate: Any) -> None:
+    slices = {"train": {"machine_type": "ct6e-standard-4t", "topology": "4x4", "count": 2, "capacity": "spot"}}
+    content = document(stack_step(exported(slices=slices)), after=raw())
+    verdict = json.loads(gate(content, "--json").stdout)
+    assert verdict["before"] == {
+        "slices": 2,
+        "hosts": 8,
+        "chips": 32,
+        "unpriced": [],
+        "price_per_hour_usd": 43.2,
+        "quotas": [{"metric": "PREEMPTIBLE-TPU-V6E-per-project-region", "region": "us-east5", "chips": 32}],
+    }
+    assert (verdict["after"]["chips"], verdict["after"]["price_per_hour_usd"]) == (16, 43.2)
+    summary = gate(content).stdout
+    assert "| chips | 32 | 16 | -16 |" in summary
+    assert "| USD per hour | 43.20 | 43.20 | none |" in summary
+    assert "| quota PREEMPTIBLE-TPU-V6E-per-project-region in us-east5 | 32 | 0 | -32 |" in summary
+
+
+def test_your_own_prices_count(gate: Any) -> None:
+    rate = {"usd_per_chip_hour": 1, "as_of": "2026-01-01", "source": "contract"}
+    verdict = json.loads(gate(document(stack_step({}), after=raw(prices={"v6e": rate})), "--json").stdout)
+    assert verdict["after"]["price_per_hour_usd"] == 16
+
+
+def test_an_unknown_price_is_said(gate: Any) -> None:
+    iron = {"iron": {"machine_type": "tpu7x-standard-4t", "topology": "2x2x2"}}
+    after = raw(iron, zone="us-central1-c")
+    summary = gate(document(stack_step(exported()), after=after)).stdout
+    assert "| USD per hour | 43.20 | unknown | unknown |" in summary
+    assert "No price is known for `iron`" in summary
+
+
+@pytest.mark.parametrize(
+    ("content", "side", "reason"),
+    [
+        (document(), "before", "does not list the stack"),
+        (document(stack_step({"other": 1})), "before", "not this program's"),
+        (document(stack_step({"totals": {"chips": "many"}, "slices": {}})), "before", "not this program's"),
+        (document(stack_step(), after={"zone": "us-east5-b", "slices": {"a": {}}}), "after", "slices.a"),
+        ({**document(stack_step()), "config": {}}, "after", "gcp:project"),
+        ({**document(stack_step()), "config": {PLATFORM_KEY: "[secret]"}}, "after", "holds a secret"),
+    ],
+)
+def test_totals_that_cannot_be_told_are_said_to_be_unknown(gate: Any, content: Json, side: str, reason: str) -> None:
+    result = gate(content, "--json")
+    assert result.exit_code == 0
+    assert reason in json.loads(result.stdout)[side]["unknown"]
+    assert f"{side.capitalize()}: unknown" in gate(content).stdout
+
+
+@pytest.mark.parametrize(("op", "old"), [("create", None), ("same", {})])
+def test_a_stack_that_is_not_there_yet_has_nothing(gate: Any, op: str, old: Json | None) -> None:
+    assert json.loads(gate(document(stack_step(old, op)), "--json").stdout)["before"]["chips"] == 0
+
+
+def test_a_stack_that_is_destroyed_has_nothing_left(gate: Any) -> None:
+    verdict = json.loads(gate(document(stack_step(exported(), "delete")), "--json").stdout)
+    assert (verdict["before"]["chips"], verdict["after"]["chips"]) == (16, 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"diagnostics": [{"severity": "error", "message": "error: no such zone\nat all\n"}]}, "no such zone\nat all"),
+        ({"changeSummary": None}, "cut short"),
+        ({"maybeCorrupt": True}, "corrupt"),
+    ],
+)
+def test_a_preview_that_failed_does_not_pass(gate: Any, fields: Json, words: str) -> None:
+    content = document(step("delete", name="a"), **fields)
+    result = gate(content, "--allow", "a")
+    assert result.exit_code == 1
+    assert words in result.stdout
+
+
+def test_what_passes_but_should_be_seen_is_noted(gate: Any) -> None:
+    content = document(
+        step("update", name="smaller", **states({"nodeCount": 4}, {"nodeCount": 0})),
+        step("update", name="larger", **states({"targetSize": 4}, {"targetSize": 8})),
+        step("update", CLUSTER, "open", **states({"deletionProtection": True}, {"deletionProtection": False})),
+        diagnostics=[{"severity": "warning", "message": "warning: deprecated"}, {"severity": "info", "message": "hi"}],
+    )
+    result = gate(content, "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["notes"] == [
+        "smaller gets fewer hosts: nodeCount 4 -> 0",
+        "open loses its deletion protection",
+        "deprecated",
+    ]
+
+
+def test_the_summary_fits_into_a_comment_and_is_no_markup(gate: Any) -> None:
+    steps = [step("replace", name=f"slices-train-{index}", replaceReasons=["zone"]) for index in range(1000)]
+    content = document(
+        *steps,
+        diagnostics=[{"severity": "warning", "message": f"`@all` | <b> {index}" + "x" * 9000} for index in range(99)],
+    )
+    summary = gate(content).stdout
+    assert len(summary) < 65536
+    assert f"and {1000 - MOST_ROWS} more" in summary
+    assert "`'@all' / <b> 0" in summary
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is empty"),
+        ("  \n", "is empty"),
+        (json.dumps(document(step("same")))[:-40], "cut short"),
+        ("error: no stack named 'prod' found", "not JSON"),
+        ("[]", "JSON list"),
+        ("{}", "no changeSummary"),
+        (json.dumps({"version": 3, "deployment": {}}), "a stack export"),
+        (json.dumps({"manifest": {}, "resourcePlans": {}}), "an update plan"),
+        ('{"sequence": 0}\n{"sequence": 1}\n', "an event stream"),
+        (json.dumps(document()) + "\nwarning: more", "behind the JSON document"),
+        (json.dumps(document({"op": "same"})), "steps.0.urn"),
+        (json.dumps(document({"op": "same", "urn": "urn:pulumi:x"})), "steps.0.urn"),
+        (json.dumps(document(step("vanish"))), "vanish"),
+        (json.dumps({"changeSummary": {"same": 1}, "steps": {}}), "at steps"),
+        ("[" * 200_000, "cannot be taken in"),
+        ('{"changeSummary": {"same": ' + "9" * 5000 + "}}", "cannot be taken in"),
+    ],
+)
+def test_what_is_no_preview_is_refused_in_one_sentence(gate: Any, text: str, words: str) -> None:
+    result = gate(text)
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not result.stdout
+
+
+def test_files_that_cannot_be_read_or_written(gate: Any, tmp_path: Path) -> None:
+    (tmp_path / "utf16.json").write_text(json.dumps(document()), encoding="utf-16")
+    for name in ("missing.json", "utf16.json", "."):
+        result = CliRunner().invoke(app, ["gate", str(tmp_path / name)])
+        assert result.exit_code == 2
+        assert "cannot be read" in result.stderr
+    assert gate(document(), "--markdown", str(tmp_path / "no" / "such.md")).exit_code == 2
+
+
+def test_help_names_the_exit_codes() -> None:
+    result = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["gate", "--help"])
+    assert result.exit_code == 0
+    assert "Exit code 1" in result.output

@@ -1,0 +1,128 @@
+"""`python -m tools permissions`: every registered type has a row, and the list is made of what is registered."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from spec.load import load_platform, load_stack_file
+from tests.spec.platforms import PROJECT, raw
+from tools.__main__ import app
+from tools.generated import ROOT
+from tools.permission_table import GOOGLE, KUBERNETES, OTHER_CLUSTER, VERBS, kubernetes_row
+from tools.permissions import UnknownTypesError, needed
+from tools.registrations import Registration, registrations
+
+STACK_FILES = sorted(ROOT.glob("Pulumi.*.yaml"))
+CLUSTER = Registration("gcp:container/cluster:Cluster", {})
+INSTANCE = "gcp:compute/instance:Instance"
+
+
+def permissions(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["permissions", *map(str, arguments)])
+
+
+def registered(**platform: Any) -> list[Registration]:
+    return registrations(load_platform(raw(**platform), project=PROJECT), stack="test")
+
+
+@pytest.mark.parametrize("path", STACK_FILES, ids=lambda path: path.name)
+def test_every_type_of_the_stacks_has_a_row(path: Path) -> None:
+    stack = path.name.split(".")[1]
+    found = registrations(load_stack_file(path), stack=stack)
+    of_google = {each.type for each in found if each.type.startswith("gcp:")}
+    assert of_google
+    assert of_google <= GOOGLE.keys()
+    assert all(kubernetes_row(each.type) for each in found if each.type.startswith("kubernetes:"))
+
+
+def test_permissions_have_the_form_of_permissions() -> None:
+    """Service, kind, verb; a verb without its service, or two run together, would make Google refuse the whole role."""
+    rows = [*GOOGLE.values(), *KUBERNETES.values(), *OTHER_CLUSTER.values()]
+    names = {name for row in rows for verb in VERBS for name in getattr(row, verb)}
+    names |= {name for row in rows for _, given in row.having for name in given}
+    assert len(names) > 100
+    assert [name for name in names if not re.fullmatch(r"[a-z]+\.[a-zA-Z]+\.[a-zA-Z]+", name)] == []
+
+
+def test_types_without_a_row_are_named() -> None:
+    stranger = Registration("gcp:pubsub/topic:Topic", {})
+    with pytest.raises(UnknownTypesError, match="gcp:pubsub/topic:Topic"):
+        needed([CLUSTER, stranger], "deployer")
+
+
+def test_a_viewer_may_only_read() -> None:
+    found = registered()
+    viewer, deployer = needed(found, "viewer"), needed(found, "deployer")
+    assert set(viewer.names) < set(deployer.names)
+    assert {name.rpartition(".")[2] for name in viewer.names} == {"connect", "get", "getIamPolicy", "list"}
+
+
+def test_the_list_follows_what_is_registered() -> None:
+    """A network that exists is referenced: nobody needs rights to make one."""
+    existing = {"kind": "existing", "network": "n", "subnetwork": "s", "pods_range": "p", "services_range": "r"}
+    own, referenced = needed(registered(), "deployer"), needed(registered(network=existing), "deployer")
+    assert "compute.networks.create" in own.google
+    assert not [name for name in referenced.google if name.startswith(("compute.networks", "compute.routers"))]
+    assert own.kubernetes == referenced.kubernetes
+
+
+@pytest.mark.parametrize(
+    ("inputs", "more"),
+    [
+        ({}, set()),
+        ({"attachedDisks": [{"source": "d"}]}, {"compute.disks.use"}),
+        ({"attachedDisks": []}, set()),
+        ({"networkInterfaces": [{"subnetwork": "s"}]}, set()),
+        ({"networkInterfaces": [{"networkIp": "10.0.0.2"}]}, {"compute.addresses.useInternal"}),
+        ({"serviceAccount": {"email": "e"}}, {"compute.instances.setServiceAccount", "iam.serviceAccounts.actAs"}),
+    ],
+)
+def test_some_permissions_depend_on_inputs(inputs: dict[str, Any], more: set[str]) -> None:
+    least = needed([Registration(INSTANCE, {})], "deployer").google
+    assert needed([Registration(INSTANCE, inputs)], "deployer").google.keys() - least.keys() == more
+
+
+def test_inside_a_cluster_of_ones_own_iam_has_no_say() -> None:
+    release = Registration("kubernetes:helm.sh/v3:Release", {})
+    assert needed([release], "deployer").kubernetes == {}
+    assert "container.clusterRoles.escalate" in needed([CLUSTER, release], "deployer").kubernetes
+
+
+def test_slices_with_a_template_of_their_own_are_listed_without_asking_google() -> None:
+    slices = {
+        "train": {
+            "machine_type": "ct6e-standard-4t",
+            "topology": "4x4",
+            "instance_template": f"projects/{PROJECT}/global/instanceTemplates/own",
+        }
+    }
+    found = needed(registered(cluster={"kind": "self-managed"}, slices=slices), "deployer")
+    assert "compute.instanceTemplates.get" in found.google
+
+
+def test_lines_json_and_role_say_the_same() -> None:
+    lines = permissions("-s", "dev").output.split()
+    assert lines == sorted(set(lines))
+    document = json.loads(permissions("-s", "dev", "--json").output)
+    assert sorted({**document["google"], **document["kubernetes"]}) == lines
+    assert document["google"]["compute.firewalls.create"] == ["gcp:compute/firewall:Firewall"]
+    role = yaml.safe_load(permissions("-s", "dev", "--role").output)
+    assert role["includedPermissions"] == lines
+    assert set(role) == {"title", "description", "stage", "includedPermissions"}
+    assert len(role["title"]) <= 100
+
+
+def test_bad_input_is_named(tmp_path: Path) -> None:
+    assert permissions("-s", "nowhere").exit_code == 2
+    assert permissions("-s", "dev", "--role", "--json").exit_code == 2
+    path = tmp_path / "Pulumi.bad.yaml"
+    path.write_text(yaml.safe_dump({"config": {"gcp:project": PROJECT, "tpu-platform:platform": {"zone": "x"}}}))
+    refused = permissions("-f", path)
+    assert refused.exit_code == 1
+    assert "tpu-platform:platform.zone" in refused.output
+    assert "Traceback" not in refused.output

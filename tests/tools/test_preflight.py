@@ -1,0 +1,631 @@
+"""Each check of `python -m tools preflight` on answers in Google's form, and what the command does without Google."""
+
+import io
+import json
+import socket
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from tests.spec.platforms import PROJECT, load, raw
+from tools.__main__ import app
+from tools.preflight import checks
+from tools.preflight.checks import CHECKS, Check
+from tools.preflight.cloud import APIS, NoConnectionError, RefusedError
+from tools.preflight.findings import Finding, Row, as_table
+from tools.preflight.quota import chip_quota, cpu_quota
+from tools.preflight.reservations import reservations
+from tools.preflight.run import preflight
+from tools.preflight.scene import Scene
+
+Json = dict[str, Any]
+RESERVED = {"machine_type": "ct6e-standard-4t", "topology": "4x4", "capacity": {"model": "reservation", "name": "res"}}
+SPOT = {"machine_type": "ct6e-standard-1t", "topology": "1x1", "capacity": "spot", "count": 3}
+EXISTING = {
+    "kind": "existing",
+    "network": "net",
+    "subnetwork": "sub",
+    "pods_range": "pods",
+    "services_range": "services",
+}
+SUBNET = {
+    "network": "https://www.googleapis.com/compute/v1/projects/my-project/global/networks/net",
+    "ipCidrRange": "10.0.0.0/24",
+    "privateIpGoogleAccess": True,
+    "secondaryIpRanges": [
+        {"rangeName": "pods", "ipCidrRange": "10.4.0.0/16"},
+        {"rangeName": "services", "ipCidrRange": "10.8.0.0/20"},
+    ],
+}
+RESERVATION = {
+    "status": "READY",
+    "specificReservationRequired": True,
+    "specificReservation": {
+        "count": "8",
+        "inUseCount": "2",
+        "instanceProperties": {"machineType": "ct6e-standard-4t"},
+    },
+    "shareSettings": {"shareType": "LOCAL"},
+}
+
+
+class Answers:
+    """Stands for Google's APIs: the answers a test gives, by method; what has no answer does not exist.
+
+    An answer may be a function of the parameters, and an exception is raised. It differs from the real thing in that
+    nothing is checked. `asked` are the calls.
+    """
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = {name.replace("__", "."): answer for name, answer in answers.items()}
+        self.asked: list[tuple[str, Json]] = []
+
+    def find(self, api: str, method: str, **parameters: Any) -> Any:
+        self.asked.append((method, parameters))
+        answer = self.answers.get(f"{api}.{method}")
+        answer = answer(**parameters) if callable(answer) else answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def get(self, api: str, method: str, **parameters: Any) -> Any:
+        found = self.find(api, method, **parameters)
+        if found is None:
+            raise RefusedError(404, "", "not found", "")
+        return found
+
+    def pages(self, api: str, method: str, items: str, **parameters: Any) -> Any:
+        return (self.find(api, method, **parameters) or {}).get(items, [])
+
+
+def found(
+    check: Check, slices: Json | None = None, /, *, platform: Json | None = None, **answers: Any
+) -> list[Finding]:
+    """What a check finds on a platform, given answers such as `compute__zones__get`."""
+    scene = Scene(load(slices, **(platform or {})), "test", Answers(**answers))  # type: ignore[arg-type]
+    return list(check(scene))
+
+
+def only(findings: list[Finding]) -> Finding:
+    [finding] = findings
+    return finding
+
+
+def refused(status: int, reason: str = "") -> RefusedError:
+    return RefusedError(status, reason, "refused", "compute.googleapis.com")
+
+
+# Project, APIs, permissions
+
+
+@pytest.mark.parametrize(
+    ("answer", "level"),
+    [
+        ({"state": "ACTIVE"}, "ok"),
+        ({"state": "DELETE_REQUESTED"}, "blocks"),
+        (None, "blocks"),
+        (refused(403), "blocks"),
+    ],
+)
+def test_project(answer: Any, level: str) -> None:
+    finding = only(found(checks.project, projects__projects__get=answer))
+    assert finding.level == level
+    assert PROJECT in finding.what
+
+
+def test_services() -> None:
+    on = [{"config": {"name": f"{name}.googleapis.com"}} for name in ("compute", "container", "iam", "logging")]
+    finding = only(found(checks.services, services__services__list={"services": on}))
+    assert finding.level == "warning"
+    assert finding.what == "2 APIs are off: cloudresourcemanager.googleapis.com, monitoring.googleapis.com"
+    assert "gcloud services enable cloudresourcemanager.googleapis.com" in finding.next_step
+
+
+def test_services_that_are_all_on() -> None:
+    on = [{"config": {"name": name}} for name in load().services]
+    assert only(found(checks.services, services__services__list={"services": on})).level == "ok"
+
+
+def held_but(*missing: str) -> Any:
+    return lambda resource, body: {"permissions": [p for p in body["permissions"] if p not in missing]}
+
+
+def test_missing_permissions_are_named() -> None:
+    answer = held_but("container.clusters.create", "iam.serviceAccounts.actAs")
+    finding = only(found(checks.permissions, projects__projects__testIamPermissions=answer))
+    assert finding.level == "blocks"
+    assert "container.clusters.create, iam.serviceAccounts.actAs" in finding.what
+    assert "--role" in finding.next_step
+
+
+def test_permissions_that_a_project_cannot_test_do_not_hide_the_others() -> None:
+    odd = "container.thirdPartyObjects.list"
+
+    def answer(resource: str, body: Json) -> Any:
+        names = body["permissions"]
+        assert len(names) <= checks.PERMISSIONS_A_CALL
+        held: Json = held_but("compute.networks.create")(resource, body)
+        return refused(400) if odd in names else held
+
+    unknown, missing = found(checks.permissions, projects__projects__testIamPermissions=answer)
+    assert unknown.level == "not checked"
+    assert odd in unknown.what
+    assert missing.level == "blocks"
+    assert missing.what.endswith("are missing: compute.networks.create")
+
+
+# Places and versions
+
+
+def machine_types(*offered: str) -> Any:
+    return lambda project, zone, machineType: {"guestCpus": 4} if machineType in offered else None  # noqa: N803
+
+
+def test_zone() -> None:
+    offered = machine_types("ct6e-standard-4t", "e2-standard-4")
+    up = {"compute__zones__get": {"status": "UP"}}
+    finding = only(found(checks.zone, compute__machineTypes__get=offered, **up))
+    assert finding == Finding("ok", "us-east5-b offers ct6e-standard-4t, e2-standard-4")
+    missing, rest = found(checks.zone, compute__machineTypes__get=machine_types("e2-standard-4"), **up)
+    assert (missing.level, rest.level) == ("blocks", "ok")
+    assert missing.what == "us-east5-b does not offer ct6e-standard-4t"
+    assert "us-east5-a" in missing.next_step
+
+
+@pytest.mark.parametrize(("answer", "what"), [(None, "there is no zone"), ({"status": "DOWN"}, "is DOWN")])
+def test_a_zone_that_is_not_there(answer: Any, what: str) -> None:
+    finding = only(found(checks.zone, compute__zones__get=answer))
+    assert finding.level == "blocks"
+    assert what in finding.what
+
+
+def test_disks() -> None:
+    def answer(project: str, zone: str, diskType: str) -> Json | None:  # noqa: N803
+        return None if diskType == "hyperdisk-balanced" else {}
+
+    finding = only(found(checks.disks, compute__diskTypes__get=answer))
+    assert finding.level == "blocks"
+    assert finding.what == "us-east5-b has no disks of type hyperdisk-balanced"
+    assert only(found(checks.disks, compute__diskTypes__get={"name": "x"})).level == "ok"
+
+
+DRA = {"s": SPOT | {"devices": "dra"}}
+SERVER = {
+    "channels": [
+        {"channel": "REGULAR", "defaultVersion": "1.33.4-gke.1", "validVersions": ["1.33.4-gke.1", "1.34.2-gke.7"]}
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "level", "what", "next_step"),
+    [
+        ({}, "blocks", "devices: dra needs GKE 1.34.1-gke.1127000; REGULAR's default is 1.33.4-gke.1", "1.34.2-gke.7"),
+        ({"version": "1.34"}, "ok", "REGULAR offers 1.34.2-gke.7", ""),
+        ({"version": "1.34.2-gke.7"}, "ok", "REGULAR offers 1.34.2-gke.7", ""),
+        ({"version": "1.35.1-gke.5"}, "blocks", "REGULAR does not offer 1.35.1-gke.5 in us-east5", "1.34.2-gke.7"),
+        (
+            {"release_channel": "RAPID", "version": "1.35"},
+            "blocks",
+            "RAPID does not offer 1.35",
+            "another release channel",
+        ),
+    ],
+)
+def test_version(cluster: Json, level: str, what: str, next_step: str) -> None:
+    answers = {"container__projects__locations__getServerConfig": SERVER}
+    finding = found(checks.version, DRA, platform={"cluster": cluster}, **answers)[0]
+    assert finding.level == level
+    assert finding.what.startswith(what)
+    assert next_step in finding.next_step
+
+
+def test_of_a_cluster_that_stands_its_own_version_counts() -> None:
+    standing = {"container__projects__locations__clusters__get": {"currentMasterVersion": "1.32.1-gke.1"}}
+    finding = only(found(checks.version, DRA, **standing))
+    assert finding.level == "blocks"
+    assert finding.what.endswith("the cluster runs 1.32.1-gke.1")
+
+
+# Network
+
+
+def test_a_network_that_fits() -> None:
+    answers = {"compute__networks__get": {"name": "net"}, "compute__subnetworks__get": SUBNET}
+    assert only(found(checks.network, platform={"network": EXISTING}, **answers)).level == "ok"
+    assert found(checks.network) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"ipCidrRange": "10.0.0.0/29"}, "10.0.0.0/29 has 8 addresses; 14 nodes need 18"),
+        ({"secondaryIpRanges": SUBNET["secondaryIpRanges"][:1]}, "sub has no secondary range services"),
+        ({"secondaryIpRanges": []}, "sub has no secondary range pods"),
+        ({"network": "x/networks/other"}, "sub belongs to other"),
+        ({"privateIpGoogleAccess": False}, "sub has no Private Google Access"),
+    ],
+)
+def test_a_subnet_that_does_not_fit(changed: Json, what: str) -> None:
+    answers = {"compute__networks__get": {"name": "net"}, "compute__subnetworks__get": {**SUBNET, **changed}}
+    assert what in [finding.what for finding in found(checks.network, platform={"network": EXISTING}, **answers)]
+
+
+def test_a_network_that_is_not_there() -> None:
+    network, subnet = found(checks.network, platform={"network": {**EXISTING, "project": "host"}})
+    assert (network.level, subnet.level) == ("blocks", "blocks")
+    assert network.what == "there is no network net in host"
+    assert subnet.what == "there is no subnet sub in us-east5 of host"
+
+
+# Hosts that are not GKE's
+
+OWN = {"zone": "us-central1-c", "cluster": {"kind": "self-managed"}}
+IRON = {"s": {"machine_type": "tpu7x-standard-4t", "topology": "2x2x2"}}
+TPU_IMAGE = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accel-2404-amd64-tpu-tpu7x"
+
+
+@pytest.mark.parametrize(
+    ("answer", "level", "what"),
+    [
+        ({"name": "i"}, "ok", "is there"),
+        ({"name": "i", "deprecated": {"state": "DEPRECATED"}}, "warning", "is deprecated"),
+        (None, "blocks", "there is no image"),
+        (refused(403), "not checked", "you may not see"),
+    ],
+)
+def test_images(answer: Any, level: str, what: str) -> None:
+    findings = found(checks.images, IRON, platform=OWN, compute__images__getFromFamily=answer)
+    assert {finding.level for finding in findings} == {level}
+    [tpu] = [finding.what for finding in findings if TPU_IMAGE in finding.what]
+    assert what in tpu
+
+
+def test_an_image_by_its_own_name_is_looked_up_as_such() -> None:
+    image = "projects/p/global/images/mine"
+    answers = {
+        "compute__images__get": lambda project, image: {"name": image} if (project, image) == ("p", "mine") else None
+    }
+    findings = found(checks.images, {"s": {**IRON["s"], "image": image}}, platform=OWN, **answers)
+    assert Finding("ok", f"{image} is there") in findings
+    assert found(checks.images) == [], "GKE brings its own"
+
+
+def test_machines_of_a_control_plane_are_looked_up_in_its_zones() -> None:
+    cluster = {"kind": "self-managed", "control_plane": {"replicas": 3, "zones": ["us-central1-a", "us-central1-b"]}}
+    answers = {"compute__zones__get": {"status": "UP"}, "compute__machineTypes__get": {"guestCpus": 4}}
+    findings = found(checks.zone, IRON, platform={**OWN, "cluster": cluster}, **answers)
+    assert [finding.what for finding in findings] == [
+        "us-central1-a offers e2-standard-4",
+        "us-central1-b offers e2-standard-4",
+        "us-central1-c offers e2-standard-4, tpu7x-standard-4t",
+    ]
+    # three replicas and two machines for system pods
+    region = {"quotas": [{"metric": "CPUS", "limit": 23.0, "usage": 0.0}]}
+    finding = only(
+        found(cpu_quota, IRON, platform={**OWN, "cluster": cluster}, compute__regions__get=region, **answers)
+    )
+    assert finding.level == "ok"
+    assert finding.what.startswith("CPUS in us-central1: 20 vCPUs needed")
+
+
+EXISTING_CLUSTER = {
+    "kind": "existing",
+    "server": "https://10.0.0.1:6443",
+    "ca": "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n",
+    "join_secret": "projects/p/secrets/join",
+    "access_secret": "projects/p/secrets/access",
+}
+
+
+def test_secrets_of_an_existing_cluster() -> None:
+    def answer(name: str) -> Json | None:
+        return {"state": "ENABLED"} if name == "projects/p/secrets/join/versions/latest" else None
+
+    network = {**EXISTING, "services_range": None}
+    platform = {**OWN, "cluster": EXISTING_CLUSTER, "network": network}
+    join, access = found(checks.secrets, IRON, platform=platform, secrets__projects__secrets__versions__get=answer)
+    assert join == Finding("ok", "projects/p/secrets/join has a version")
+    assert (access.level, access.what) == ("blocks", "projects/p/secrets/access is not there, or has no version")
+    destroyed = {"state": "DESTROYED"}
+    for finding in found(checks.secrets, IRON, platform=platform, secrets__projects__secrets__versions__get=destroyed):
+        assert finding.level == "blocks"
+
+
+# Quota
+
+
+def buckets(metric: str, *pairs: tuple[int, Json]) -> Json:
+    limits = [{"quotaBuckets": [{"effectiveLimit": str(n), "dimensions": dims} for n, dims in pairs]}]
+    return {"metrics": [{"metric": f"compute.googleapis.com/{metric}", "consumerQuotaLimits": limits}]}
+
+
+CT6E = {"tpu_family": "CT6E"}
+V6E = {"train": {"machine_type": "ct6e-standard-4t", "topology": "4x4", "count": 2}}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "level", "limit"),
+    [
+        ([(0, {}), (32, {**CT6E, "region": "us-east5"})], "ok", "limit 32"),
+        ([(0, {}), (64, CT6E), (31, {**CT6E, "region": "us-east5"})], "blocks", "limit 31"),
+        ([(0, {}), (64, {"tpu_family": "TPU7X"}), (64, {**CT6E, "region": "us-east1"})], "blocks", "limit 0"),
+        ([(-1, {})], "ok", "no limit"),
+    ],
+)
+def test_the_most_specific_limit_counts(pairs: Any, level: str, limit: str) -> None:
+    answers = {"quotas__services__consumerQuotaMetrics__list": buckets("tpus_per_tpu_family", *pairs)}
+    finding = only(found(chip_quota, V6E, **answers))
+    assert finding.level == level
+    assert finding.what == f"TPUS_PER_TPU_FAMILY of family CT6E in us-east5: 32 chips needed, {limit}"
+
+
+def test_a_quota_of_the_region_is_shown_with_its_use() -> None:
+    slices = {"s": {"machine_type": "ct5lp-hightpu-4t", "topology": "4x4"}}
+    region = {"quotas": [{"metric": "TPU_LITE_PODSLICE_V5", "limit": 40.0, "usage": 32.0}]}
+    place = {"zone": "us-west4-a"}
+    finding = only(found(chip_quota, slices, platform=place, compute__regions__get=region))
+    assert finding.level == "blocks"
+    assert finding.what == "TPU_LITE_PODSLICE_V5 in us-west4: 16 chips needed, limit 40, 32 in use"
+    assert finding.next_step.startswith("free 8")
+    standing = {"container__projects__locations__clusters__get": {"nodePools": [{"name": "s-0"}]}}
+    finding = only(found(chip_quota, slices, platform=place, compute__regions__get=region, **standing))
+    assert finding.level == "ok", "what is in use is the platform's own"
+
+
+def test_alternatives_count_once_for_a_metric() -> None:
+    """Spot and flex-start take from one quota, on-demand from another; a slice has one of them at a time."""
+    slices = {
+        "s": {"machine_type": "ct6e-standard-1t", "topology": "1x1", "capacity": ["spot", "flex-start", "on-demand"]}
+    }
+    metrics = buckets("tpus_per_tpu_family", (8, CT6E))["metrics"] + buckets("preemptible_tpu_v6e", (8, {}))["metrics"]
+    answers = {"quotas__services__consumerQuotaMetrics__list": {"metrics": metrics}}
+    assert [finding.what for finding in found(chip_quota, slices, **answers)] == [
+        "PREEMPTIBLE_TPU_V6E in us-east5: 1 chips needed, limit 8",
+        "TPUS_PER_TPU_FAMILY of family CT6E in us-east5: 1 chips needed, limit 8",
+    ]
+
+
+def test_quotas_nobody_knows_are_said_to_be_so() -> None:
+    assert only(found(chip_quota, V6E)).level == "warning"
+    v5p = {"s": {"machine_type": "ct5p-hightpu-4t", "topology": "2x2x2"}}
+    unnamed = only(found(chip_quota, v5p, platform={"zone": "us-east5-a"}))
+    assert unnamed == Finding("not checked", "the quota names of v5p are in no public source", unnamed.next_step)
+    assert only(found(chip_quota, {"s": RESERVED})).level == "ok"
+
+
+@pytest.mark.parametrize(("limit", "levels"), [(7, ["blocks"]), (8, ["ok", "warning"]), (40, ["ok"])])
+def test_cpu_quota(limit: int, levels: list[str]) -> None:
+    """The system pool has 2 to 10 machines of 4 vCPUs."""
+    region = {"quotas": [{"metric": "CPUS", "limit": float(limit), "usage": 0.0}]}
+    types = machine_types("ct6e-standard-4t", "e2-standard-4")
+    findings = found(cpu_quota, compute__regions__get=region, compute__machineTypes__get=types)
+    assert [finding.level for finding in findings] == levels
+    assert findings[0].what.startswith("CPUS in us-east5: 8 vCPUs needed")
+
+
+# Reservations
+
+
+def test_a_reservation_that_fits() -> None:
+    finding = only(found(reservations, {"s": RESERVED}, compute__reservations__get=RESERVATION))
+    assert finding == Finding("ok", "my-project/res is ready, 6 of 8 hosts free; 4 needed")
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"status": "CREATING"}, "my-project/res is CREATING, not READY"),
+        (
+            {"specificReservationRequired": False},
+            "my-project/res is for anyone's hosts, not only for those that name it",
+        ),
+        (
+            {"specificReservation": {"count": "4", "instanceProperties": {"machineType": "ct5p-hightpu-4t"}}},
+            "my-project/res is for ct5p-hightpu-4t; slices.s is of ct6e-standard-4t",
+        ),
+        (
+            {"specificReservation": {"count": "8", "inUseCount": "5"}},
+            "my-project/res has 3 free hosts; 4 are needed",
+        ),
+        (
+            {"specificReservation": None, "aggregateReservation": {"workloadType": "SERVING"}},
+            "my-project/res is for single hosts (SERVING), which slices.s is not",
+        ),
+    ],
+)
+def test_a_reservation_that_does_not_fit(changed: Json, what: str) -> None:
+    answer = {key: value for key, value in {**RESERVATION, **changed}.items() if value is not None}
+    finding = only(found(reservations, {"s": RESERVED}, compute__reservations__get=answer))
+    assert (finding.level, finding.what) == ("blocks", what)
+
+
+def test_a_reservation_that_is_not_there() -> None:
+    finding = only(found(reservations, {"s": RESERVED}))
+    assert finding.level == "blocks"
+    assert finding.what == "there is no reservation res in us-east5-b of my-project"
+
+
+@pytest.mark.parametrize("answer", [None, {**RESERVATION, "status": "CREATING"}])
+def test_a_reservation_that_has_not_begun_need_not_be_ready(answer: Json | None) -> None:
+    capacity = {"model": "reservation", "name": "res", "active": False}
+    finding = only(found(reservations, {"s": {**RESERVED, "capacity": capacity}}, compute__reservations__get=answer))
+    assert finding.level == "warning"
+
+
+def test_slices_share_a_reservation() -> None:
+    slices = {"a": RESERVED, "b": RESERVED}
+    finding = only(found(reservations, slices, compute__reservations__get=RESERVATION))
+    assert finding.what == "my-project/res has 6 free hosts; 8 are needed"
+    standing = {"container__projects__locations__clusters__get": {"nodePools": [{"name": "a-0"}]}}
+    assert only(found(reservations, slices, compute__reservations__get=RESERVATION, **standing)).level == "ok"
+
+
+def owned_by(other: str) -> Json:
+    return {"s": RESERVED | {"capacity": {"model": "reservation", "name": "res", "project": other}}}
+
+
+@pytest.mark.parametrize(
+    ("sharing", "level"),
+    [
+        ({"shareType": "LOCAL"}, "blocks"),
+        ({"shareType": "SPECIFIC_PROJECTS", "projectMap": {"somebody": {}}}, "blocks"),
+        ({"shareType": "SPECIFIC_PROJECTS", "projectMap": {PROJECT: {}}}, "ok"),
+        ({"shareType": "ORGANIZATION"}, "ok"),
+    ],
+)
+def test_a_shared_reservation(sharing: Json, level: str) -> None:
+    answer = {**RESERVATION, "shareSettings": sharing}
+    finding = only(found(reservations, owned_by("lender"), compute__reservations__get=answer))
+    assert finding.level == level
+    if level == "blocks":
+        assert finding.what == "lender/res is not shared with my-project"
+
+
+def test_a_reservation_one_may_not_see() -> None:
+    finding = only(found(reservations, owned_by("lender"), compute__reservations__get=refused(403)))
+    assert (finding.level, finding.what) == ("not checked", "you may not read res of lender")
+
+
+def test_parts_of_a_reservation() -> None:
+    capacity = {"model": "reservation", "name": "res", "block": "b1", "sub_block": ["s1", "s2"]}
+    slices = {"s": {"machine_type": "tpu7x-standard-4t", "topology": "2x2x2", "count": 2, "capacity": capacity}}
+
+    def sub_block(parentName: str, reservationSubBlock: str, **_: str) -> Json | None:  # noqa: N803
+        assert parentName == "reservations/res/reservationBlocks/b1"
+        return {"resource": {"count": 16, "inUseCount": 15}} if reservationSubBlock == "s1" else None
+
+    answer = {**RESERVATION, "specificReservation": {"count": "32", "inUseCount": "0"}}
+    answers = {"compute__reservations__get": answer, "compute__reservationSubBlocks__get": sub_block}
+    findings = found(reservations, slices, platform={"zone": "us-central1-c"}, **answers)
+    assert [finding.what for finding in findings] == [
+        "my-project/res/b1/s1 has 1 free hosts; 2 are needed",
+        "my-project/res/b1/s2 is not there",
+    ]
+
+
+# All together
+
+
+def test_every_check_is_asked_and_only_reads() -> None:
+    answers = Answers(projects__projects__get={"state": "ACTIVE"}, compute__machineTypes__get={"guestCpus": 4})
+    result = preflight(load(), "test", answers)  # type: ignore[arg-type]
+    verbs = {method.rpartition(".")[2] for method, _ in answers.asked}
+    assert verbs <= {"get", "list", "getServerConfig", "testIamPermissions", "getFromFamily"}
+    assert result.connected
+    assert {row.check for row in result.rows} >= CHECKS.keys() - {"network", "images", "secrets", "reservations"}
+
+
+def test_without_a_project_nothing_else_is_asked() -> None:
+    answers = Answers()
+    result = preflight(load(), "test", answers)  # type: ignore[arg-type]
+    assert [method for method, _ in answers.asked] == ["projects.get"]
+    assert result.blocked
+
+
+def test_an_api_that_is_off_does_not_stop_the_other_checks() -> None:
+    off = refused(403, "SERVICE_DISABLED")
+    answers = Answers(projects__projects__get={"state": "ACTIVE"}, compute__zones__get=off)
+    result = preflight(load(), "test", answers)  # type: ignore[arg-type]
+    zone = [row.finding for row in result.rows if row.check == "zone"]
+    assert [finding.level for finding in zone] == ["not checked"]
+    assert "gcloud services enable compute.googleapis.com" in zone[0].next_step
+    assert result.rows[-1].check != "zone"
+
+
+def test_a_connection_that_breaks_keeps_what_was_found() -> None:
+    lost = NoConnectionError("no connection to Google: gone", "check network")
+    answers = Answers(projects__projects__get={"state": "ACTIVE"}, services__services__list=lost)
+    result = preflight(load(), "test", answers)  # type: ignore[arg-type]
+    assert not result.connected
+    assert [row.check for row in result.rows] == ["plan", "network", "project", "cloud"]
+
+
+def command(*arguments: str | Path, **env: str) -> Result:
+    return CliRunner(env={"COLUMNS": "200", **env}).invoke(app, ["preflight", *map(str, arguments)])
+
+
+@pytest.fixture
+def closed_port() -> Iterator[dict[str, str]]:
+    """Endpoints at which nobody listens, in the provider's variables."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        yield {api.variable: url for api in APIS.values()} | {"GOOGLE_OAUTH_ACCESS_TOKEN": "token"}
+
+
+def test_without_a_network_the_rest_is_shown(closed_port: dict[str, str]) -> None:
+    result = command("-s", "dev", "--json", **closed_port)
+    assert result.exit_code == 2
+    findings = json.loads(result.output)["findings"]
+    assert findings[0]["check"] == "plan"
+    assert findings[-1]["what"].startswith("no connection to Google")
+    assert findings[-1]["next_step"]
+
+
+class Portal(BaseHTTPRequestHandler):
+    """Stands for a proxy's login page: whatever is asked for, an answer that is not the API's."""
+
+    def do_GET(self) -> None:
+        page = b"<html>please log in [/somewhere]</html>"
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(page)))
+        self.end_headers()
+        self.wfile.write(page)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_an_answer_that_is_not_googles_is_no_traceback() -> None:
+    with HTTPServer(("127.0.0.1", 0), Portal) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}/"
+            result = command("-s", "dev", GOOGLE_OAUTH_ACCESS_TOKEN="t", **{api.variable: url for api in APIS.values()})
+        finally:
+            server.shutdown()
+            thread.join()
+    assert result.exit_code == 2
+    assert "what answers is not Google's API" in result.output
+
+
+def test_what_google_says_is_no_markup() -> None:
+    finding = Finding("blocks", "there is no [/zone] here", "see [bold]")
+    console = Console(width=100, file=io.StringIO())
+    console.print(as_table([Row("zone", finding)]))
+    assert isinstance(console.file, io.StringIO)
+    assert "there is no [/zone] here" in console.file.getvalue()
+
+
+def test_without_credentials_the_rest_is_shown(tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing.json")
+    result = command("-s", "dev", GOOGLE_APPLICATION_CREDENTIALS=missing)
+    assert result.exit_code == 2
+    assert "no usable credentials" in result.output
+    assert "gcloud auth application-default login" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_offline() -> None:
+    result = command("-s", "dev", "--offline")
+    assert result.exit_code == 0
+    assert "every rule holds; 1 slices, 1 hosts, 1 chips" in result.output
+    assert "run it without --offline" in result.output
+
+
+def test_bad_input_is_named(tmp_path: Path) -> None:
+    assert command("-s", "nowhere").exit_code == 2
+    path = tmp_path / "Pulumi.bad.yaml"
+    path.write_text(yaml.safe_dump({"config": {"gcp:project": PROJECT, "tpu-platform:platform": raw(zone="x")}}))
+    refused_file = command("-f", path)
+    assert refused_file.exit_code == 1
+    assert "tpu-platform:platform.zone" in refused_file.output

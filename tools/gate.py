@@ -1,0 +1,212 @@
+"""The preview gate: what a preview gives up that is dear or hard to get back, and whether that was agreed to."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tools.gate_preview import UNKNOWN, Effect, Preview, Step
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A kind of resource that goes only with consent. `types` are Pulumi types, or beginnings of some that end in /
+    or :, `loss` is what goes with it."""
+
+    name: str
+    types: tuple[str, ...]
+    loss: str
+
+    def covers(self, type_: str) -> bool:
+        return any(type_.startswith(each) if each[-1] in "/:" else type_ == each for each in self.types)
+
+
+GUARDED = (
+    Guarded("cluster", ("gcp:container/cluster:Cluster",), "everything that runs in it"),
+    Guarded("control plane", ("gcp:compute/instance:Instance",), "the API server, until its replacement is up"),
+    Guarded(
+        "slice",
+        (
+            "gcp:container/nodePool:NodePool",
+            "gcp:compute/instanceGroupManager:InstanceGroupManager",
+            "gcp:compute/regionInstanceGroupManager:RegionInstanceGroupManager",
+        ),
+        "its capacity, which may not be free again, and the jobs on it",
+    ),
+    Guarded("workload policy", ("gcp:compute/resourcePolicy:ResourcePolicy",), "the slices that it places"),
+    Guarded("queue", ("kubernetes:kueue.x-k8s.io/",), "the work that waits for it"),
+    Guarded("controller", ("kubernetes:helm.sh/",), "its CRDs, and with them every object of its kinds"),
+    Guarded("namespace", ("kubernetes:core/v1:Namespace",), "everything in it"),
+    Guarded("provider", ("pulumi:providers:",), "the connection by which its resources are managed"),
+    Guarded("data disk", ("gcp:compute/disk:Disk", "gcp:compute/regionDisk:RegionDisk"), "the data on it"),
+    Guarded("bucket", ("gcp:storage/bucket:Bucket",), "the objects in it"),
+    Guarded(
+        "secret",
+        (
+            "gcp:secretmanager/secret:Secret",
+            "gcp:secretmanager/secretVersion:SecretVersion",
+            "gcp:secretmanager/regionalSecret:RegionalSecret",
+            "gcp:secretmanager/regionalSecretVersion:RegionalSecretVersion",
+            "kubernetes:core/v1:Secret",
+        ),
+        "its content",
+    ),
+    Guarded("key", ("gcp:kms/keyRing:KeyRing", "gcp:kms/cryptoKey:CryptoKey"), "what is encrypted with it"),
+    Guarded(
+        "network",
+        (
+            "gcp:compute/network:Network",
+            "gcp:compute/subnetwork:Subnetwork",
+            "gcp:compute/address:Address",
+            "gcp:compute/forwardingRule:ForwardingRule",
+        ),
+        "every connection over it",
+    ),
+)
+
+# Kinds whose property values may go into a comment: names, places and shapes, nothing confidential.
+SPOKEN = ("cluster", "slice", "workload policy", "network")
+
+# Properties of which an update gives something up without a deletion.
+SIZES = ("nodeCount", "targetSize")
+PROTECTION = "deletionProtection"
+
+
+class AllowError(Exception):
+    """An allowance that does not name exactly one finding; the message says what to write instead."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A guarded resource that the preview deletes or replaces.
+
+    `causes` of a replacement are properties, with what changes, or other resources that it follows; empty where the
+    engine names none, as for `--replace`, a taint or a trigger.
+    """
+
+    urn: str
+    name: str
+    guarded: Guarded
+    effect: Effect
+    causes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the gate says. `allowed` are URNs of findings that somebody agreed to."""
+
+    preview: Preview
+    findings: tuple[Finding, ...]
+    allowed: frozenset[str]
+
+    @property
+    def stopped(self) -> tuple[Finding, ...]:
+        """Findings that nobody agreed to."""
+        return tuple(finding for finding in self.findings if finding.urn not in self.allowed)
+
+    @cached_property
+    def problems(self) -> tuple[str, ...]:
+        """Why the preview cannot be relied on, whatever its steps say."""
+        found = [_without_severity(each.message) for each in self.preview.diagnostics if each.severity == "error"]
+        if self.preview.change_summary is None:
+            found.append("the preview was cut short: it has no summary of its changes")
+        if self.preview.maybe_corrupt:
+            found.append("the engine says that the stack's state may be corrupt")
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the gate lets pass, but a reviewer should see."""
+        warnings = [_without_severity(each.message) for each in self.preview.diagnostics if each.severity == "warning"]
+        reductions = [note for step in self.preview.steps for note in _reductions(step)]
+        return tuple(dict.fromkeys([*reductions, *warnings]))
+
+    def handle(self, finding: Finding) -> str:
+        """What to write after --allow: the logical name, or the URN where several findings have that name."""
+        return finding.name if [each.name for each in self.findings].count(finding.name) == 1 else finding.urn
+
+    @property
+    def passes(self) -> bool:
+        return not self.stopped and not self.problems
+
+
+def judge(preview: Preview, allow: Sequence[str] = ()) -> Verdict:
+    """Find what the preview gives up. Each of `allow` is the logical name or URN of one finding; raises AllowError for
+    one that matches none of them, or more than one."""
+    order = {guarded: place for place, guarded in enumerate(GUARDED)}
+    findings = tuple(sorted(_findings(preview), key=lambda each: (order[each.guarded], each.urn)))
+    return Verdict(preview, findings, frozenset(_allowed(findings, each) for each in allow))
+
+
+def _allowed(findings: Sequence[Finding], name: str) -> str:
+    matching = [finding.urn for finding in findings if name in (finding.name, finding.urn)]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise AllowError(f"--allow {name} means several resources; write one's URN: {', '.join(matching)}")
+    there = ", ".join(finding.name for finding in findings) or "nothing"
+    raise AllowError(f"--allow {name} names nothing that this preview gives up, which is: {there}")
+
+
+def _findings(preview: Preview) -> Iterator[Finding]:
+    lost: dict[str, list[Step]] = {}
+    for step in preview.steps:
+        if step.effect in (Effect.DELETE, Effect.REPLACE):
+            lost.setdefault(step.urn, []).append(step)
+    for urn, steps in lost.items():
+        guarded = next((each for each in GUARDED if each.covers(steps[0].type)), None)
+        if guarded:
+            effect = Effect.REPLACE if any(step.effect is Effect.REPLACE for step in steps) else Effect.DELETE
+            causes = tuple(_causes(steps, guarded, lost)) if effect is Effect.REPLACE else ()
+            yield Finding(urn, steps[0].name, guarded, effect, causes)
+
+
+def _causes(steps: Sequence[Step], guarded: Guarded, lost: dict[str, list[Step]]) -> Iterator[str]:
+    """Properties that force the replacement; without any, the lost resources that this one hangs on."""
+    step = next((step for step in steps if step.detailed_diff or step.replace_reasons), steps[0])
+    forcing = [path for path, diff in (step.detailed_diff or {}).items() if diff.kind.endswith("-replace")]
+    forcing = forcing or list(step.replace_reasons or ())
+    for path in forcing:
+        yield path + (_change(step, path) if guarded.name in SPOKEN else "")
+    if not forcing:
+        yield from (f"follows {lost[urn][0].name}" for urn in _supports(step) if urn in lost)
+
+
+def _supports(step: Step) -> tuple[str, ...]:
+    """URNs that the resource hangs on: the one that it goes with, or else all that it depends on."""
+    state = step.old_state or step.new_state
+    if state is None:
+        return ()
+    return (state.deleted_with,) if state.deleted_with else tuple(sorted(state.dependencies))
+
+
+def _change(step: Step, path: str) -> str:
+    before, after = (_scalar(state.inputs, path) if state else None for state in (step.old_state, step.new_state))
+    return f": {before} -> {after}" if before != after and None not in (before, after) else ""
+
+
+def _scalar(inputs: dict[str, Any], path: str) -> str | None:
+    """The value at a dotted path, as text; None where there is none, or none that fits into a line."""
+    value: Any = inputs
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    if value == UNKNOWN:
+        return "known after the update"
+    return str(value) if isinstance(value, str | int | float) else None
+
+
+def _reductions(step: Step) -> Iterator[str]:
+    """Updates that take hosts away or drop a protection."""
+    if step.effect is not Effect.UPDATE or not step.old_state or not step.new_state:
+        return
+    before, after = step.old_state.inputs, step.new_state.inputs
+    for key in SIZES:
+        old, new = before.get(key), after.get(key)
+        if isinstance(old, int | float) and isinstance(new, int | float) and new < old:
+            yield f"{step.name} gets fewer hosts: {key} {old:g} -> {new:g}"
+    if before.get(PROTECTION) is True and after.get(PROTECTION) is not True:
+        yield f"{step.name} loses its deletion protection"
+
+
+def _without_severity(message: str) -> str:
+    return message.strip().removeprefix("error: ").removeprefix("warning: ")

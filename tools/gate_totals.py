@@ -1,0 +1,88 @@
+"""What a preview means in slices, chips, money and quota.
+
+Before: what the stack exported at its last update. After: the platform that the preview's own configuration describes,
+planned here once more. Both are `Platform.totals`, so they can be compared; what autoscaled pools have at the moment,
+and what was changed by hand, is in neither.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic.dataclasses import dataclass
+
+from spec.errors import SpecErrors
+from spec.load import PROJECT_KEY, load_platform
+from spec.platform import PLATFORM_KEY
+from tools.gate_preview import Effect, Preview
+
+EMPTY: Mapping[str, Any] = {"slices": 0, "hosts": 0, "chips": 0, "price_per_hour_usd": 0.0}
+
+Quotas = Counter[tuple[str, str]]
+"""Chips by quota metric and region."""
+
+
+class UnknownTotalsError(Exception):
+    """One side cannot be told; the message says why."""
+
+
+@dataclass(frozen=True)
+class Totals:
+    """One side. `hourly` is in USD, of chips only, and None where a slice has no known price: those are `unpriced`."""
+
+    slices: int
+    hosts: int
+    chips: int
+    hourly: float | None
+    unpriced: tuple[str, ...]
+    quotas: Quotas
+
+
+def before(preview: Preview) -> Totals:
+    """The totals that the stack exported; raises UnknownTotalsError where there are none."""
+    stack = preview.stack
+    if stack is None:
+        raise UnknownTotalsError("the preview does not list the stack")
+    if stack.effect is Effect.CREATE or stack.old_state is None:
+        return _totals(EMPTY, ())
+    outputs = stack.old_state.outputs
+    if not outputs:
+        return _totals(EMPTY, ())  # nothing but a first update that failed
+    try:
+        return _totals(outputs["totals"], outputs["slices"].values())
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise UnknownTotalsError("the stack's outputs `totals` and `slices` are not this program's") from None
+
+
+def after(preview: Preview) -> Totals:
+    """The totals of the configuration; raises UnknownTotalsError where it is no platform."""
+    if preview.stack and preview.stack.effect is Effect.DELETE:
+        return _totals(EMPTY, ())
+    try:
+        raw = json.loads(preview.config.get(PLATFORM_KEY, "null"))
+        platform = load_platform(raw, project=preview.config.get(PROJECT_KEY))
+    except json.JSONDecodeError:
+        raise UnknownTotalsError(f"{PLATFORM_KEY} is not readable; it holds a secret") from None
+    except SpecErrors as errors:  # their text may quote the configuration, which is not for a comment
+        places = ", ".join(error.path for error in errors.errors)
+        raise UnknownTotalsError(f"the configuration is not valid ({places})") from None
+    return _totals(platform.totals, [plan.summary() for plan in platform.slice_plans])
+
+
+def _totals(totals: Mapping[str, Any], slices: Iterable[Mapping[str, Any]]) -> Totals:
+    quotas: Quotas = Counter()
+    unpriced = []
+    for each in slices:
+        if each["price_per_hour_usd"] is None:
+            unpriced.append(each["name"])
+        if each["quota"]:
+            quotas[each["quota"]["metric"], each["quota"]["region"]] += each["quota"]["amount"]
+    return Totals(
+        slices=totals["slices"],
+        hosts=totals["hosts"],
+        chips=totals["chips"],
+        hourly=totals["price_per_hour_usd"],
+        unpriced=tuple(unpriced),
+        quotas=quotas,
+    )

@@ -1,0 +1,65 @@
+"""docs/permissions.md: what each resource type needs, as a page."""
+
+from tools.permission_table import CHART_KINDS, GOOGLE, VERBS, Row
+
+INTRODUCTION = """\
+# Permissions
+
+<!-- Made by `python -m tools docs --write`; edit tools/permission_table.py instead. -->
+
+Nobody needs a basic role such as Owner or Editor. `python -m tools permissions -s <stack>` runs the program in memory
+and prints what its resources need, and nothing else:
+
+```console
+$ python -m tools permissions -s prod --role > deployer.yaml
+$ gcloud iam roles create tpuDeployer --project=my-project --file=deployer.yaml
+$ python -m tools permissions -s prod --viewer --role > viewer.yaml      # previews and refreshes only
+```
+
+`--json` says which resource types need each permission. `python -m tools preflight -s prod` asks Google whether you
+have them. The role is one project's: the host project of a shared VPC, and a project that lends a reservation, have
+their own grants to make. `iam.serviceAccounts.actAs` is safer granted on the service account of the nodes than on
+the project, once that account exists.
+
+## Google Cloud
+
+Tried against the sandbox's emulator, which refuses a call that lacks its permission. Updates are those the program
+can make of a resource that stands; `where this is set` adds to creating and updating.
+"""
+
+INSIDE = """
+## Inside a GKE cluster
+
+IAM also grants rights inside a GKE cluster, one permission for each kind and verb; the sandbox cannot try these.
+Reaching the cluster needs `container.clusters.connect`. Each object needs `get`, `list`, `create`, `update` and
+`delete` on its kind; kinds that IAM has no name for, such as queues and claims, are `thirdPartyObjects`. A Helm
+release needs the kinds below, and `bind` and `escalate` on roles and cluster roles, since charts give rights to
+their controllers:
+
+{kinds}.
+
+A cluster that is not GKE's does not ask IAM. The right there is a short-lived token in the secret `<platform>-access`.
+Reading it takes `secretmanager.versions.access`, better granted on that secret and on `<platform>-endpoint` than on the
+project: whoever has it administers the cluster.
+"""
+
+
+def permissions_page() -> str:
+    """One row for each resource type."""
+    lines = [
+        f"| resource type | {' | '.join(VERBS)} | where this is set |",
+        "|---|---|---|---|---|---|",
+        *(_row(type_, row) for type_, row in GOOGLE.items()),
+    ]
+    kinds = ", ".join(f"`{kind}`" for kind in CHART_KINDS)
+    return "\n".join([INTRODUCTION, *lines, INSIDE.format(kinds=kinds)])
+
+
+def _row(type_: str, row: Row) -> str:
+    having = [f"`{path}`: {_listed(permissions)}" for path, permissions in row.having]
+    cells = (f"`{type_}`", *(_listed(getattr(row, verb)) for verb in VERBS), "; ".join(having))
+    return f"| {' | '.join(cells)} |"
+
+
+def _listed(permissions: tuple[str, ...]) -> str:
+    return " ".join(f"`{permission}`" for permission in dict.fromkeys(permissions))

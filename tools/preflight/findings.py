@@ -1,0 +1,54 @@
+"""What a check finds, and how people and machines read it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from rich.table import Table
+from rich.text import Text
+
+Level = Literal["ok", "warning", "blocks", "not checked"]
+STYLES: dict[Level, str] = {"ok": "green", "warning": "yellow", "blocks": "red", "not checked": "dim"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the answer: `what` is so, and the `next_step` where there is one.
+
+    `blocks`: an update fails or never ends; `warning`: it may; `not checked`: it could not be found out.
+    """
+
+    level: Level
+    what: str
+    next_step: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A finding of a check."""
+
+    check: str
+    finding: Finding
+
+
+def as_table(rows: Sequence[Row]) -> Table:
+    """One line for each finding."""
+    table = Table("check", "", "what", "next step", box=None, pad_edge=False, header_style="bold")
+    table.columns[0].no_wrap = table.columns[1].no_wrap = True
+    for row in rows:
+        level = row.finding.level
+        # Text, since what Google says may look like rich's markup.
+        table.add_row(row.check, Text(level, STYLES[level]), Text(row.finding.what), Text(row.finding.next_step))
+    return table
+
+
+def as_json(rows: Sequence[Row]) -> str:
+    """The same for machines."""
+    return json.dumps({"findings": [{"check": row.check, **asdict(row.finding)} for row in rows]}, indent=2)
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """The last line: how many of each level."""
+    levels = [row.finding.level for row in rows]
+    return ", ".join(f"{levels.count(level)} {level}" for level in STYLES if level in levels)

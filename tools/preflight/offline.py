@@ -1,0 +1,25 @@
+"""What can be said without asking Google."""
+
+from collections.abc import Iterator
+
+from spec.network import CreatedNetwork
+from spec.platform import PLATFORM_KEY, Platform
+from tools.preflight.findings import Finding, Row
+
+
+def offline(platform: Platform) -> Iterator[Row]:
+    """Rows about a platform that keeps every rule, as any does that could be read."""
+    for finding in _plan(platform):
+        yield Row("plan", finding)
+    if isinstance(platform.network, CreatedNetwork):
+        nodes = platform.most_nodes
+        yield Row("network", Finding("ok", f"{platform.network.nodes_cidr} has room for {nodes} nodes and their pods"))
+
+
+def _plan(platform: Platform) -> Iterator[Finding]:
+    totals = platform.totals
+    amounts = ", ".join(f"{totals[key]} {key}" for key in ("slices", "hosts", "chips"))
+    yield Finding("ok", f"every rule holds; {amounts}")
+    for warning in platform.warnings:
+        path = warning.path.removeprefix(f"{PLATFORM_KEY}.")
+        yield Finding("warning", f"{path} {warning.message}", warning.hint)

@@ -1,0 +1,110 @@
+"""What checks look at: the plan, Google Cloud, and what of the plan stands already."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from spec.hosts import control_plane_machines, group_name
+from spec.platform import Platform, default_disk
+from spec.self_managed import SelfManagedCluster
+from spec.slices import CpuPool, PoolPlan, SlicePlan
+from tools.preflight.cloud import Cloud
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Machines:
+    """Machines of one type that the plan wants in a zone: at least `fewest`, at most `most`; `chips` of each host are
+    None where it has no TPUs."""
+
+    zone: str
+    machine_type: str
+    disk_type: str
+    fewest: int
+    most: int
+    chips: int | None = None
+
+
+class Scene:
+    """One platform and the cloud it is going to be built in."""
+
+    def __init__(self, platform: Platform, stack: str, cloud: Cloud) -> None:
+        self.platform = platform
+        self.stack = stack
+        self.cloud = cloud
+        self._region_quotas: dict[str, dict[str, Json]] = {}
+
+    def compute(self, method: str, **parameters: Any) -> Json | None:
+        """A Compute Engine resource of the platform's project, None if it does not exist."""
+        return self.cloud.find("compute", method, **{"project": self.platform.project, **parameters})
+
+    @cached_property
+    def cluster(self) -> Json | None:
+        """The platform's GKE cluster, if it stands."""
+        if self.platform.backend != "gke":
+            return None
+        platform = self.platform
+        name = f"projects/{platform.project}/locations/{platform.location}/clusters/{platform.cluster_name}"
+        return self.cloud.find("container", "projects.locations.clusters.get", name=name)
+
+    @cached_property
+    def standing(self) -> frozenset[str]:
+        """Names of the pools and groups that stand already: what they use is in use, and not needed again."""
+        if self.platform.backend == "gke":
+            found = (self.cluster or {}).get("nodePools", [])
+        else:
+            place = {"project": self.platform.project, "zone": self.platform.zone}
+            found = self.cloud.pages("compute", "instanceGroupManagers.list", "items", **place)
+        return frozenset(each["name"] for each in found)
+
+    def stands(self, pool: PoolPlan | CpuPool) -> bool:
+        """Whether a pool has been made."""
+        platform = self.platform
+        return (pool.name if platform.backend == "gke" else group_name(platform, pool.name)) in self.standing
+
+    def missing_pools(self, plan: SlicePlan) -> tuple[PoolPlan, ...]:
+        """Pools of a plan that are yet to be made."""
+        return tuple(pool for pool in plan.pools if not self.stands(pool))
+
+    def region_quotas(self, region: str) -> Mapping[str, Json]:
+        """Metric -> limit and usage, as Compute Engine describes a region."""
+        if region not in self._region_quotas:
+            found = self.compute("regions.get", region=region) or {}
+            self._region_quotas[region] = {each["metric"]: each for each in found.get("quotas", ())}
+        return self._region_quotas[region]
+
+    def quota_buckets(self, metric: str) -> list[Json]:
+        """Limits of a metric such as `compute.googleapis.com/cpus` by dimensions, the most specific last."""
+        return [
+            bucket
+            for found in self._quota_metrics
+            if found.get("metric") == metric
+            for limit in found.get("consumerQuotaLimits", ())
+            for bucket in limit.get("quotaBuckets", ())
+        ]
+
+    @cached_property
+    def _quota_metrics(self) -> list[Json]:
+        parent = f"projects/{self.platform.project}/services/compute.googleapis.com"
+        return self.cloud.pages("quotas", "services.consumerQuotaMetrics.list", "metrics", parent=parent)
+
+    @cached_property
+    def machine_types(self) -> Mapping[tuple[str, str], Json | None]:
+        """Zone and name -> machine type, None where the zone does not offer it."""
+        wanted = sorted({(each.zone, each.machine_type) for each in machines(self.platform)})
+        return {(zone, name): self.compute("machineTypes.get", zone=zone, machineType=name) for zone, name in wanted}
+
+
+def machines(platform: Platform) -> Iterator[Machines]:
+    """Every kind of machine in the plan, by where it stands in it."""
+    for plan in platform.slice_plans:
+        fixed = sum(pool.node_count or 0 for pool in plan.pools)
+        most = sum(pool.most_nodes for pool in plan.pools)
+        yield Machines(platform.zone, plan.machine.name, plan.boot_disk.type, fixed, most, chips=plan.chips_per_host)
+    for pool in platform.all_cpu_pools:
+        yield Machines(platform.zone, pool.machine_type, pool.disk_type, pool.min_nodes, pool.max_nodes)
+    if isinstance(platform.cluster, SelfManagedCluster):
+        for machine in control_plane_machines(platform):
+            yield Machines(machine.zone, machine.machine_type, default_disk(machine.machine_type), 1, 1)
