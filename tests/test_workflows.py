@@ -1,0 +1,246 @@
+"""The workflows for GitHub Actions: what their linters say, whom they let in, and what their scripts do."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sandbox import toolchain
+
+ROOT = Path(__file__).parent.parent
+GITHUB = ROOT / ".github"
+WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
+ACTIONS = sorted((GITHUB / "actions").glob("*/action.yml"))
+PIN = re.compile(r"uses: [\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+POOL = "urn:pulumi:prod::tpu-platform::gcp:container/nodePool:NodePool::slices-train-{}"
+SUMMARIES = {"dev": "### Stack `dev`: passes\n", "prod": "### Stack `prod`: stopped\n"}
+
+# What the scripts call. GitHub's command line answers with a file of the test's, and writes down how it was called; it
+# does not apply `--jq`. The engine does as it is told.
+STAND_INS = {
+    "gh": 'echo "$@" >> "$CALLS"; case "$*" in *--method*) cp comment.md posted.md ;; *) cat "$ANSWER" ;; esac',
+    "pulumi": 'echo "$@" >> "$CALLS"; exit "$PULUMI_CODE"',
+    "make": ":",
+}
+
+
+def workflow(name: str) -> dict[Any, Any]:
+    found: dict[Any, Any] = yaml.safe_load((GITHUB / "workflows" / f"{name}.yml").read_text())
+    return found
+
+
+def steps(part: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = part["steps"]
+    return found
+
+
+def action(name: str) -> list[dict[str, Any]]:
+    return steps(yaml.safe_load((GITHUB / "actions" / name / "action.yml").read_text())["runs"])
+
+
+def script(steps: list[dict[str, Any]], name: str) -> str:
+    [found] = [step["run"] for step in steps if step.get("name") == name]
+    return str(found)
+
+
+def lint(*command: str | Path) -> None:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_actionlint_finds_nothing() -> None:
+    """With shellcheck, for the scripts in them."""
+    programs = toolchain.ensure(["actionlint"])
+    lint(programs["actionlint"], "-shellcheck", Path(sys.executable).parent / "shellcheck", *WORKFLOWS)
+
+
+def test_zizmor_finds_nothing() -> None:
+    lint(Path(sys.executable).parent / "zizmor", "--offline", "--no-progress", "--persona=auditor", GITHUB)
+
+
+@pytest.mark.parametrize("name", [path.parent.name for path in ACTIONS])
+def test_shellcheck_finds_nothing_in_actions(name: str) -> None:
+    """actionlint looks at workflows only."""
+    for step in action(name):
+        if "run" in step:
+            command = [str(Path(sys.executable).parent / "shellcheck"), "--shell=bash", "-"]
+            done = subprocess.run(command, input=step["run"], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("file", [*WORKFLOWS, *ACTIONS], ids=lambda path: str(path.relative_to(GITHUB)))
+def test_actions_of_others_are_pinned_by_commit_and_named_by_version(file: Path) -> None:
+    uses = [line.strip().removeprefix("- ") for line in file.read_text().splitlines() if "uses: " in line]
+    assert [line for line in uses if not line.startswith("uses: ./") and not PIN.fullmatch(line)] == []
+
+
+def test_an_action_has_one_version() -> None:
+    """All workflows are updated together."""
+    pins = {line for file in [*WORKFLOWS, *ACTIONS] for line in PIN.findall(file.read_text())}
+    assert len(pins) == len({pin.partition("@")[0] for pin in pins})
+    assert pins
+
+
+def test_the_command_line_has_the_version_of_the_library() -> None:
+    [pulumi] = [step for step in action("setup") if step.get("uses", "").startswith("pulumi/actions@")]
+    assert f"pulumi=={pulumi['with']['pulumi-version']}\n" in (ROOT / "requirements.in").read_text()
+
+
+def jobs() -> Iterator[tuple[str, dict[str, Any]]]:
+    for file in WORKFLOWS:
+        for job in workflow(file.stem)["jobs"].values():
+            yield file.stem, job
+
+
+def test_only_the_protected_deployment_becomes_the_deployer() -> None:
+    deploying = [(name, job) for name, job in jobs() if "GCP_DEPLOY_SERVICE_ACCOUNT" in json.dumps(job)]
+    assert [name for name, _ in deploying] == ["deploy"]
+    [(_, job)] = deploying
+    assert job["environment"] == "${{ matrix.stack }}"
+    assert job["concurrency"] == {"group": "stack-${{ matrix.stack }}", "cancel-in-progress": False}
+    # YAML reads the key `on` as a truth value.
+    assert workflow("deploy")[True] == {"push": {"branches": ["main"]}}
+
+
+def test_no_job_holds_more_than_its_own_permissions() -> None:
+    for name, job in jobs():
+        assert workflow(name)["permissions"] == {}
+        assert job["permissions"]
+        if job["permissions"].get("pull-requests") == "write" or "issues" in job["permissions"]:
+            assert not any("checkout" in step.get("uses", "") for step in steps(job)), (
+                "no code of the branch runs there"
+            )
+
+
+def run(source: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a step's script as GitHub does, with stand-ins for the programs that it calls."""
+    programs = folder / "bin"
+    programs.mkdir()
+    for name, body in STAND_INS.items():
+        (programs / name).write_text(f"#!/bin/sh\n{body}\n")
+        (programs / name).chmod(0o755)
+    given = {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "CALLS": str(folder / "calls"),
+        "ANSWER": str(folder / "answer"),
+        "GITHUB_REPOSITORY": "owner/repo",
+        "GITHUB_SERVER_URL": "https://github.com",
+        "GITHUB_RUN_ID": "1",
+        "GITHUB_SHA": "abc",
+        "GITHUB_OUTPUT": str(folder / "output"),
+        "GITHUB_STEP_SUMMARY": str(folder / "step-summary.md"),
+        "PULL_REQUEST": "7",
+        "RUNNER_TEMP": str(folder),
+        "PYTHONPATH": str(ROOT),
+    }
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", source]
+    return subprocess.run(
+        command, cwd=folder, env={**os.environ, **given, **variables}, capture_output=True, text=True, check=False
+    )
+
+
+BOTH = ["MEMBER /allow prod/slices-train-0", "OWNER /allow prod/slices-train-1"]
+
+
+@pytest.mark.parametrize(
+    ("comments", "code"),
+    [
+        ([], 1),
+        (BOTH[:1], 1),
+        (["MEMBER Looks good, but:", *BOTH], 0),
+        (["COLLABORATOR   /allow   prod/slices-train-0  ", BOTH[1]], 0),
+        (["MEMBER /allow prod/slices-train-0", "MEMBER /allow dev/slices-train-1"], 1),
+        (["NONE /allow prod/slices-train-0", "CONTRIBUTOR /allow prod/slices-train-1"], 1),
+        (["NONE MEMBER /allow prod/slices-train-0", BOTH[1]], 1),
+        (["MEMBER do not /allow prod/slices-train-0", "MEMBER /allow prod/slices-train-1 yet"], 1),
+        ([f"MEMBER /allow prod/{POOL.format(index)}" for index in range(2)], 0),
+        (["MEMBER /allow prod/slices-train-9"], 2),
+        (["MEMBER /allow prod/$(touch${IFS}broken)"], 2),
+        (["MEMBER /allow prod/--help"], 2),
+    ],
+)
+def test_comments_of_members_are_consent(comments: list[str], code: int, tmp_path: Path) -> None:
+    lost = [{"op": "delete", "urn": POOL.format(index), "oldState": {"custom": True}} for index in range(2)]
+    (tmp_path / "preview.json").write_text(json.dumps({"steps": lost, "changeSummary": {"delete": 2}}))
+    (tmp_path / "answer").write_text("".join(f"{line}\n" for line in comments))
+    (tmp_path / "summary.md").write_text("no verdict\n")
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    gate = script(action("gate"), "Gate")
+    done = run(gate, tmp_path, STACK="prod")
+    assert done.returncode == code, done.stdout + done.stderr
+    assert ("Stack `prod`" in (tmp_path / "step-summary.md").read_text()) is (code < 2)
+    assert (tmp_path / "calls").read_text().startswith("api --paginate repos/owner/repo/issues/7/comments ")
+    assert not (tmp_path / "broken").exists()
+
+
+def test_without_a_pull_request_nobody_has_consented(tmp_path: Path) -> None:
+    lost = {"op": "delete", "urn": POOL.format(0), "oldState": {"custom": True}}
+    (tmp_path / "preview.json").write_text(json.dumps({"steps": [lost], "changeSummary": {"delete": 1}}))
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    gate = script(action("gate"), "Gate")
+    assert run(gate, tmp_path, STACK="prod", PULL_REQUEST="").returncode == 1
+    assert not (tmp_path / "calls").exists()
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_refusal_of_the_policy_pack_is_in_the_summary(code: int, tmp_path: Path) -> None:
+    (tmp_path / "summary.md").write_text("### Stack `prod`: passes\n")
+    done = run(script(action("gate"), "Preview for people"), tmp_path, STACK="prod", PULUMI_CODE=str(code))
+    assert done.returncode == code
+    assert ("policy pack fails" in (tmp_path / "summary.md").read_text()) is bool(code)
+    assert "preview --stack prod --diff --policy-pack policies" in (tmp_path / "calls").read_text()
+
+
+def test_a_preview_that_fails_leaves_no_verdict_of_its_own(tmp_path: Path) -> None:
+    done = run(script(action("gate"), "Preview for the gate"), tmp_path, STACK="prod", PULUMI_CODE="255")
+    assert done.returncode == 255
+    assert (tmp_path / "summary.md").read_text() == "### Stack `prod`: no verdict, see the log\n"
+
+
+@pytest.mark.parametrize("answer", ["7\n", ""], ids=["merged", "pushed"])
+def test_a_deployment_finds_the_pull_request_of_its_commit(answer: str, tmp_path: Path) -> None:
+    (tmp_path / "answer").write_text(answer)
+    done = run(script(steps(workflow("deploy")["jobs"]["up"]), "Find the merged pull request"), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "calls").read_text().startswith("api repos/owner/repo/commits/abc/pulls ")
+    assert (tmp_path / "output").read_text() == f"pull-request={answer.strip()}\n"
+
+
+@pytest.mark.parametrize(
+    ("existing", "call"),
+    [("", "POST repos/owner/repo/issues/7/comments"), ("41\n42\n", "PATCH repos/owner/repo/issues/comments/41")],
+)
+def test_there_is_one_comment_and_it_is_kept_up_to_date(existing: str, call: str, tmp_path: Path) -> None:
+    (tmp_path / "answer").write_text(existing)
+    for stack, summary in SUMMARIES.items():
+        folder = tmp_path / "summaries" / f"summary-{stack}"
+        folder.mkdir(parents=True)
+        (folder / "summary.md").write_text(summary)
+    comment = script(steps(workflow("pull-request")["jobs"]["comment"]), "Write the comment, or bring it up to date")
+    done = run(comment, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "calls").read_text().splitlines()[-1] == f"api --silent --method {call} --field body=@comment.md"
+    posted = (tmp_path / "posted.md").read_text()
+    assert posted.startswith("<!-- tpu-platform preview -->\n")
+    assert all(summary in posted for summary in SUMMARIES.values())
+
+
+@pytest.mark.parametrize(("existing", "call"), [("", "issue create"), ("5\n", "issue comment 5")])
+def test_drift_has_one_open_issue(existing: str, call: str, tmp_path: Path) -> None:
+    (tmp_path / "answer").write_text(existing)
+    report = script(steps(workflow("drift")["jobs"]["report"]), "Open an issue, or add to the open one")
+    done = run(report, tmp_path, TITLE="Drift")
+    assert done.returncode == 0, done.stderr
+    listed, acted, *body = (tmp_path / "calls").read_text().splitlines()
+    assert listed.startswith("issue list")
+    assert acted.startswith(call)
+    assert body == ["https://github.com/owner/repo/actions/runs/1"]
