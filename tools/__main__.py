@@ -1,11 +1,15 @@
 """Small commands for people and CI: `python -m tools --help`. Each imports what it needs when it runs."""
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tools.generated import ROOT, Generated
+
+if TYPE_CHECKING:
+    from spec.platform import Platform
 
 app = typer.Typer(help="Commands around a TPU platform.", no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -13,6 +17,7 @@ CONFIGURATION_ERROR, USAGE_ERROR = 1, 2
 
 Stack = Annotated[str | None, typer.Option("-s", "--stack", help="Stack; its Pulumi.<stack>.yaml is read.")]
 File = Annotated[Path | None, typer.Option("-f", "--file", help="Any stack file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="For machines.")]
 Write = Annotated[bool, typer.Option("--write/--check", help="Bring the files up to date, or fail if they are not.")]
 
 
@@ -20,7 +25,7 @@ Write = Annotated[bool, typer.Option("--write/--check", help="Bring the files up
 def explain(
     stack: Stack = None,
     file: File = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: AsJson = False,
     as_svg: Annotated[bool, typer.Option("--svg", help="A picture, as SVG.")] = False,
     as_mermaid: Annotated[bool, typer.Option("--mermaid", help="A picture, as Mermaid.")] = False,
 ) -> None:
@@ -28,18 +33,12 @@ def explain(
 
     Exit code 1: the configuration has errors. 2: wrong usage.
     """
-    from spec.errors import SpecErrors
-    from spec.load import load_stack_file
     from tools import drawing
     from tools import explain as text
 
     if as_json + as_svg + as_mermaid > 1:
         raise typer.BadParameter("choose one of --json, --svg and --mermaid")
-    try:
-        platform = load_stack_file(_stack_file(stack, file))
-    except SpecErrors as errors:
-        typer.echo(text.errors_as_json(errors) if as_json else str(errors), err=not as_json)
-        raise typer.Exit(CONFIGURATION_ERROR) from None
+    platform = _platform(_stack_file(stack, file), as_json)
     if as_json:
         typer.echo(text.as_json(platform))
     elif as_svg:
@@ -61,6 +60,19 @@ def _stack_file(stack: str | None, file: Path | None) -> Path:
     return path
 
 
+def _platform(path: Path, as_json: bool) -> "Platform":
+    """The platform in a stack file; ends the command with everything that is wrong with it."""
+    from spec.errors import SpecErrors
+    from spec.load import load_stack_file
+    from tools.explain import errors_as_json
+
+    try:
+        return load_stack_file(path)
+    except SpecErrors as errors:
+        typer.echo(errors_as_json(errors) if as_json else str(errors), err=not as_json)
+        raise typer.Exit(CONFIGURATION_ERROR) from None
+
+
 @app.command(context_settings={"allow_interspersed_args": True})
 def workload(
     slices: Annotated[str, typer.Argument(metavar="SLICE", help="Slices of the platform, by their name.")],
@@ -74,20 +86,20 @@ def workload(
     priority: Annotated[str | None, typer.Option("--priority", help="Priority, one of the platform's.")] = None,
     image: Annotated[str | None, typer.Option("--image", help="Container image; pin a digest.")] = None,
     serve: Annotated[str | None, typer.Option("--serve", metavar="MODEL", help="A vLLM server of this model.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As a JSON list instead of YAML.")] = False,
 ) -> None:
     """Print a job (JobSet) or a model server that fits the platform's slices, for `kubectl apply -f -`.
 
     Exit code 1: the workload does not fit the platform, or the configuration has errors. 2: wrong usage.
     """
-    from spec.errors import SpecErrors
-    from spec.load import load_stack_file
     from spec.workload import WorkloadError
     from tools import workload as manifests
 
+    platform = _platform(_stack_file(stack, file), as_json)
     request = manifests.Request(slices, queue, namespace, name, count, priority, image, tuple(command or ()), serve)
     try:
-        typer.echo(manifests.render(load_stack_file(_stack_file(stack, file)), request), nl=False)
-    except (SpecErrors, WorkloadError) as error:
+        typer.echo(manifests.as_json(platform, request) if as_json else manifests.render(platform, request), nl=as_json)
+    except WorkloadError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(CONFIGURATION_ERROR) from None
 
@@ -99,7 +111,7 @@ def gate(
         list[str] | None,
         typer.Option("--allow", metavar="NAME_OR_URN", help="A deletion or replacement that is meant; repeatable."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: AsJson = False,
     markdown: Annotated[Path | None, typer.Option("--markdown", help="Write the summary to this file as well.")] = None,
 ) -> None:
     """Stop a preview that deletes or replaces clusters, slices, queues, providers or data; summarise it as Markdown.
@@ -127,7 +139,7 @@ def gate(
 def preflight(
     stack: Stack = None,
     file: File = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: AsJson = False,
     offline: Annotated[bool, typer.Option("--offline", help="Only what needs no account.")] = False,
 ) -> None:
     """Ask Google Cloud, reading only, whether it can give what a stack asks for: APIs, quota, reservations, rights.
@@ -136,8 +148,6 @@ def preflight(
     """
     from rich.console import Console
 
-    from spec.errors import SpecErrors
-    from spec.load import load_stack_file
     from spec.stack_file import read
     from tools.preflight.cloud import Cloud
     from tools.preflight.findings import as_json as to_json
@@ -145,12 +155,8 @@ def preflight(
     from tools.preflight.run import preflight as run
 
     path = _stack_file(stack, file)
-    try:
-        platform = load_stack_file(path)
-        settings = {key.removeprefix("gcp:"): value for key, value in read(path).items() if key.startswith("gcp:")}
-    except SpecErrors as errors:
-        typer.echo(str(errors), err=True)
-        raise typer.Exit(CONFIGURATION_ERROR) from None
+    platform = _platform(path, as_json)
+    settings = {key.removeprefix("gcp:"): value for key, value in read(path).items() if key.startswith("gcp:")}
     result = run(platform, _stack_name(path), None if offline else Cloud(settings))
     if as_json:
         typer.echo(to_json(result.rows))
@@ -175,19 +181,16 @@ def permissions(
 
     Exit code 1: the configuration has errors, or a resource type's permissions are not known. 2: wrong usage.
     """
-    from spec.errors import SpecErrors
-    from spec.load import load_stack_file
     from tools import permissions as text
     from tools.registrations import registrations
 
     if role and as_json:
         raise typer.BadParameter("choose one of --role and --json")
     path = _stack_file(stack, file)
+    platform = _platform(path, as_json)
     try:
-        found = text.needed(
-            registrations(load_stack_file(path), stack=_stack_name(path)), "viewer" if viewer else "deployer"
-        )
-    except (SpecErrors, text.UnknownTypesError) as error:
+        found = text.needed(registrations(platform, stack=_stack_name(path)), "viewer" if viewer else "deployer")
+    except text.UnknownTypesError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(CONFIGURATION_ERROR) from None
     if role:
@@ -201,25 +204,28 @@ def _stack_name(path: Path) -> str:
 
 
 @app.command()
-def schema(write: Write = False) -> None:
-    """Make or check the JSON Schema that stack files refer to."""
+def schema(write: Write = False, as_json: AsJson = False) -> None:
+    """Make or check the JSON Schema that stack files refer to. Exit code 1: it is out of date. 2: wrong usage."""
     from tools.schema import render
 
-    _bring_up_to_date([Generated("schema/platform.schema.json", render)], write)
+    _bring_up_to_date([Generated("schema/platform.schema.json", render)], write, as_json)
 
 
 @app.command()
-def docs(write: Write = False) -> None:
-    """Make or check the reference pages."""
+def docs(write: Write = False, as_json: AsJson = False) -> None:
+    """Make or check the reference pages. Exit code 1: one is out of date. 2: wrong usage."""
     from tools.reference import PAGES
 
-    _bring_up_to_date([Generated(f"docs/{name}", render) for name, render in PAGES.items()], write)
+    _bring_up_to_date([Generated(f"docs/{name}", render) for name, render in PAGES.items()], write, as_json)
 
 
-def _bring_up_to_date(files: list[Generated], write: bool) -> None:
+def _bring_up_to_date(files: list[Generated], write: bool, as_json: bool) -> None:
     stale = [file.path for file in files if (file.write() if write else not file.is_fresh())]
-    for path in stale:
-        typer.echo(f"{path} {'is written' if write else 'is out of date: run the same command with --write'}")
+    if as_json:
+        typer.echo(json.dumps({"written" if write else "stale": stale}))
+    else:
+        for path in stale:
+            typer.echo(f"{path} {'is written' if write else 'is out of date: run the same command with --write'}")
     if stale and not write:
         raise typer.Exit(CONFIGURATION_ERROR)
 

@@ -83,8 +83,8 @@ def _row(plan: SlicePlan) -> tuple[str, ...]:
     generation = plan.generation
     return (
         f"{plan.name}\n{plan.count} x {generation.name} {plan.topology}",
-        f"{_count(plan.hosts, 'host')}\n{plan.machine.name}\n{_count(plan.chips, 'chip')}",
-        f"{_count(plan.total_chips, 'chip')}\n{_memory(plan.total_chips * generation.hbm_gib)} HBM\n"
+        f"{counted(plan.hosts, 'host')}\n{plan.machine.name}\n{counted(plan.chips, 'chip')}",
+        f"{counted(plan.total_chips, 'chip')}\n{_memory(plan.total_chips * generation.hbm_gib)} HBM\n"
         f"{_flops(plan.total_chips * generation.bf16_tflops)} bf16",
         f"{plan.capacity}{_hosts_come(plan)}\nwait: {plan.wait}",
         _cost(plan),
@@ -113,7 +113,7 @@ def _quotas(platform: Platform) -> list[Text]:
             needed.setdefault((plan.quota.metric, plan.quota.region), []).append(plan)
     return [
         Text(
-            f"quota: {metric} in {region}: {_count(sum(plan.total_chips for plan in plans), 'chip')}"
+            f"quota: {metric} in {region}: {counted(sum(plan.total_chips for plan in plans), 'chip')}"
             f" ({', '.join(plan.name for plan in plans)})"
         )
         for (metric, region), plans in needed.items()
@@ -128,9 +128,9 @@ def _totals(platform: Platform) -> Text:
         ("total: ", "bold"),
         ", ".join(
             [
-                _count(totals["slices"], "slice"),
-                _count(totals["hosts"], "host"),
-                _count(totals["chips"], "chip"),
+                counted(totals["slices"], "slice"),
+                counted(totals["hosts"], "host"),
+                counted(totals["chips"], "chip"),
                 f"{_memory(totals['hbm_gib'])} HBM",
                 f"{_flops(totals['bf16_tflops'])} bf16",
                 cost,
@@ -140,7 +140,8 @@ def _totals(platform: Platform) -> Text:
     )
 
 
-def _count(number: int, thing: str) -> str:
+def counted(number: int, thing: str) -> str:
+    """`1 host`, `2 hosts`."""
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 

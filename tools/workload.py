@@ -1,5 +1,6 @@
-"""Workload manifests as YAML, for `kubectl apply -f -`."""
+"""Workload manifests as YAML or JSON, for `kubectl apply -f -`."""
 
+import json
 from dataclasses import dataclass
 
 import yaml
@@ -27,6 +28,11 @@ class Request:
 def render(platform: Platform, request: Request) -> str:
     """YAML documents of the workload; raises WorkloadError where it does not fit the platform."""
     return yaml.safe_dump_all(manifests(platform, request), sort_keys=False, explicit_start=True)
+
+
+def as_json(platform: Platform, request: Request) -> str:
+    """The same as a JSON list."""
+    return json.dumps(manifests(platform, request), indent=2)
 
 
 def manifests(platform: Platform, request: Request) -> list[Manifest]:

@@ -618,7 +618,7 @@ def test_without_credentials_the_rest_is_shown(tmp_path: Path) -> None:
 def test_offline() -> None:
     result = command("-s", "dev", "--offline")
     assert result.exit_code == 0
-    assert "every rule holds; 1 slices, 1 hosts, 1 chips" in result.output
+    assert "every rule holds; 1 slice, 1 host, 1 chip" in result.output
     assert "run it without --offline" in result.output
 
 

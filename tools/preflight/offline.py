@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from spec.network import CreatedNetwork
 from spec.platform import PLATFORM_KEY, Platform
+from tools.explain import counted
 from tools.preflight.findings import Finding, Row
 
 
@@ -18,7 +19,7 @@ def offline(platform: Platform) -> Iterator[Row]:
 
 def _plan(platform: Platform) -> Iterator[Finding]:
     totals = platform.totals
-    amounts = ", ".join(f"{totals[key]} {key}" for key in ("slices", "hosts", "chips"))
+    amounts = ", ".join(counted(totals[f"{thing}s"], thing) for thing in ("slice", "host", "chip"))
     yield Finding("ok", f"every rule holds; {amounts}")
     for warning in platform.warnings:
         path = warning.path.removeprefix(f"{PLATFORM_KEY}.")
