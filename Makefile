@@ -2,6 +2,8 @@
 STACK ?= dev
 KEEP ?=
 PYTEST ?=
+# One test process more than there are processors, since a process that waits for a cluster computes nothing.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 UV ?= uv
 PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3.13 python3,$(if $(shell command -v $(p)),$(p))) python3)
 PY := .venv/bin/python
@@ -26,7 +28,7 @@ down: $(VENV) ## stop a sandbox that was left running
 
 test: $(VENV) $(POLICIES) ## all tiers of tests; PYTEST='-k name' narrows them down
 	@$(PY) -m sandbox build
-	@$(PY) -m pytest -n 2 --dist loadfile $(or $(PYTEST),--all-tiers)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadfile $(or $(PYTEST),--all-tiers)
 
 lint: $(VENV) ## formatting, lint and types
 	@$(PY) -m ruff format --check .

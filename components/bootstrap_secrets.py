@@ -20,7 +20,9 @@ PEERS = "peers"
 class BootstrapSecrets(pulumi.ComponentResource):
     """Secrets that a self-managed control plane writes, in the platform's region; `member` is what it runs as.
 
-    Only the secret that its machines keep among themselves may it read as well.
+    Only the secret that its machines keep among themselves may it read as well. `generation`: a text that no other
+    cluster in the same place has had. Another one empties the secrets, by replacing them: what the last cluster wrote
+    leads to an API server that is gone, and nothing in it tells so.
     """
 
     TYPE = "tpu:gcp:BootstrapSecrets"
@@ -34,12 +36,16 @@ class BootstrapSecrets(pulumi.ComponentResource):
         platform: Platform,
         cluster: SelfManagedCluster,
         member: pulumi.Input[str],
+        generation: pulumi.Input[str],
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__(self.TYPE, name, None, opts)
+        secret_options = pulumi.ResourceOptions(
+            parent=self, depends_on=list(after), delete_before_replace=True, replacement_trigger=generation
+        )
         parts = ("join", "endpoint", "access", *((PEERS,) if cluster.control_plane.replicas > 1 else ()))
-        secrets = {part: self._secret(f"{name}-{part}", platform, cluster, part, after) for part in parts}
+        secrets = {part: _secret(f"{name}-{part}", platform, cluster, part, secret_options) for part in parts}
         self.join = secrets["join"]
         self.ready = [
             grant(f"{name}-{part}-writer", platform.project, secret.secret_id, WRITER, member, parent=self)
@@ -49,30 +55,6 @@ class BootstrapSecrets(pulumi.ComponentResource):
             peers = secrets[PEERS].secret_id
             self.ready.append(grant(f"{name}-{PEERS}-reader", platform.project, peers, READER, member, parent=self))
         self.register_outputs({"secrets": list(parts)})
-
-    def _secret(
-        self, name: str, platform: Platform, cluster: SelfManagedCluster, part: str, after: Sequence[pulumi.Resource]
-    ) -> gcp.secretmanager.Secret:
-        secretmanager = gcp.secretmanager
-        key = cluster.kms_key
-        replica = secretmanager.SecretReplicationUserManagedReplicaArgs(
-            location=platform.region,
-            customer_managed_encryption=(
-                secretmanager.SecretReplicationUserManagedReplicaCustomerManagedEncryptionArgs(kms_key_name=key)
-                if key
-                else None
-            ),
-        )
-        return secretmanager.Secret(
-            name,
-            project=platform.project,
-            secret_id=hosts.secret(platform, part).rpartition("/")[2],
-            labels=platform.labels,
-            replication=secretmanager.SecretReplicationArgs(
-                user_managed=secretmanager.SecretReplicationUserManagedArgs(replicas=[replica])
-            ),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=list(after), delete_before_replace=True),
-        )
 
 
 class JoinGrants(pulumi.ComponentResource):
@@ -120,4 +102,29 @@ def grant(
         role=role,
         member=member,
         opts=pulumi.ResourceOptions(parent=parent, depends_on=list(after)),
+    )
+
+
+def _secret(
+    name: str, platform: Platform, cluster: SelfManagedCluster, part: str, opts: pulumi.ResourceOptions
+) -> gcp.secretmanager.Secret:
+    secretmanager = gcp.secretmanager
+    key = cluster.kms_key
+    replica = secretmanager.SecretReplicationUserManagedReplicaArgs(
+        location=platform.region,
+        customer_managed_encryption=(
+            secretmanager.SecretReplicationUserManagedReplicaCustomerManagedEncryptionArgs(kms_key_name=key)
+            if key
+            else None
+        ),
+    )
+    return secretmanager.Secret(
+        name,
+        project=platform.project,
+        secret_id=hosts.secret(platform, part).rpartition("/")[2],
+        labels=platform.labels,
+        replication=secretmanager.SecretReplicationArgs(
+            user_managed=secretmanager.SecretReplicationUserManagedArgs(replicas=[replica])
+        ),
+        opts=opts,
     )

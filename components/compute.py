@@ -14,7 +14,8 @@ from components.bootstrap_secrets import BootstrapSecrets, JoinGrants
 from components.built import Built
 from components.cloud_controller import CloudController
 from components.control_plane import ControlPlane
-from components.endpoint import Endpoint
+from components.data_disks import DataDisks
+from components.endpoint import Endpoint, PublishedEndpoint
 from components.host_groups import HostGroups
 from components.identity import CONTROL_PLANE, NodeIdentity
 from components.network import Machines, Network
@@ -31,9 +32,10 @@ CPU_POOLS = "cpu-pools"
 @dataclass(frozen=True)
 class Home:
     """A cluster for hosts to join: its network, the short name of the secret that says how, what hosts come after, and
-    the way into it."""
+    the way into it. `described`: the cluster in words that are other ones for another cluster."""
 
     network: Network
+    described: pulumi.Input[str]
     join_secret: pulumi.Input[str]
     ready: Sequence[pulumi.Resource]
     access: ClusterAccess
@@ -89,8 +91,15 @@ def _own_cluster(
     after = services.enabled
     identity = NodeIdentity("control-plane-identity", platform=platform, account=CONTROL_PLANE, after=after)
     network = Network("network", platform=platform, machines=Machines(nodes, [identity.email]), after=after)
+    disks = DataDisks("control-plane-disk", platform=platform, cluster=cluster, network=network, after=after)
+    generation = disks.first.disk_id
     secrets = BootstrapSecrets(
-        "bootstrap-secrets", platform=platform, cluster=cluster, member=identity.member, after=after
+        "bootstrap-secrets",
+        platform=platform,
+        cluster=cluster,
+        member=identity.member,
+        generation=generation,
+        after=after,
     )
     needed = [*identity.ready, *network.ready, *network.firewalls, *secrets.ready]
     bucket = None
@@ -104,18 +113,18 @@ def _own_cluster(
         cluster=cluster,
         network=network,
         email=identity.email,
+        disks=disks.by_machine,
         backups=bucket,
         after=after,
         needed=needed,
     )
-    # Ids of machines that are not there yet are unknown, so a first preview waits for nothing.
-    up = pulumi.Output.all(*(resource.id for resource in control_plane.ready))
-    published: pulumi.Output[Endpoint] = up.apply(lambda _ids: endpoint.published(platform))
+    published = PublishedEndpoint("endpoint", platform=platform, generation=generation, after=control_plane.ready)
     return Home(
         network,
+        pulumi.Output.concat("the cluster of disk ", generation),
         secrets.join.secret_id,
         control_plane.ready,
-        _access(platform, published, control_plane.disk, control_plane.disk.disk_id),
+        _access(platform, published.found, disks.first, generation),
     )
 
 
@@ -125,7 +134,8 @@ def _existing_cluster(
     """A cluster that somebody else runs. `nodes`: what hosts run as."""
     network = Network("network", platform=platform, machines=Machines(nodes), after=services.enabled)
     known = pulumi.Output.from_input(endpoint.existing(cluster))
-    return Home(network, cluster.join_secret.rpartition("/")[2], [], _access(platform, known, None, cluster.server))
+    access = _access(platform, known, None, cluster.server)
+    return Home(network, "an existing cluster", cluster.join_secret.rpartition("/")[2], [], access)
 
 
 def _access(
@@ -158,7 +168,13 @@ def _host_groups(
     if platform.workload_policies:
         policies = WorkloadPolicies("workload-policies", platform=platform, after=services.enabled).by_name
     make = partial(
-        HostGroups, platform=platform, network=home.network, email=identity.email, policies=policies, after=after
+        HostGroups,
+        platform=platform,
+        network=home.network,
+        cluster=home.described,
+        email=identity.email,
+        policies=policies,
+        after=after,
     )
     found: dict[str, HostGroups] = {}
     if platform.all_cpu_pools:

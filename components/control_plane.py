@@ -1,7 +1,6 @@
-"""A control plane of the platform's own: machines that run kubeadm, their data disks, and one address for all."""
+"""A control plane of the platform's own: machines that run kubeadm on their data disks, and one address for all."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import pulumi
 import pulumi_gcp as gcp
@@ -19,19 +18,19 @@ from spec.self_managed import SelfManagedCluster
 BOOT_DISK_GB = 50
 DATA_DEVICE = "data"
 """What the boot script finds the data disk by: /dev/disk/by-id/google-data."""
+# The provider plans another disk as one that is taken off and one that is put on, beside a running etcd. And a disk in
+# use cannot be deleted: that its machine must go before it, the engine sees by this alone.
+REPLACES_MACHINE = ["attachedDisks"]
 
 
 class ControlPlane(pulumi.ComponentResource):
     """One or three machines behind a load balancer.
 
     A machine may be replaced: etcd and the cluster's keys are on its data disk, which the next one of its name takes
-    over. So the first data disk is the cluster's identity: `disk` is what everything inside is deleted with, and its
-    `disk_id`, which no other disk has had, tells one cluster from the next.
+    over. Only with its disk it begins anew.
     """
 
     TYPE = "tpu:compute:ControlPlane"
-    disk: gcp.compute.Disk
-    machines: list[gcp.compute.Instance]
     ready: list[pulumi.CustomResource]
 
     def __init__(
@@ -42,17 +41,17 @@ class ControlPlane(pulumi.ComponentResource):
         cluster: SelfManagedCluster,
         network: Network,
         email: pulumi.Input[str],
+        disks: Mapping[ControlPlaneMachine, gcp.compute.Disk],
         backups: gcp.storage.Bucket | None,
         after: Sequence[pulumi.Resource],
         needed: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """`email`: the service account that the machines run as. `needed`: what a machine cannot start its work
-        without, besides `after`."""
+        """`email`: the service account that the machines run as. `disks`: where they keep the cluster. `needed`: what
+        a machine cannot start its work without, besides `after`."""
         super().__init__(self.TYPE, name, None, opts)
         self._name, self._platform, self._cluster, self._network = name, platform, cluster, network
         self._after, self._needed = list(after), [*after, *needed]
-        machines = hosts.control_plane_machines(platform)
         api = ApiAddresses(
             f"{name}-addresses",
             platform=platform,
@@ -61,29 +60,30 @@ class ControlPlane(pulumi.ComponentResource):
             after=after,
             opts=pulumi.ResourceOptions(parent=self),
         )
-        addresses = [self._address(machine) for machine in machines]
-        disks = [self._disk(machine) for machine in machines]
+        addresses = {machine: self._address(machine) for machine in disks}
         shared: dict[str, pulumi.Input[str]] = {"tpu-api-address": api.by_front[INTERNAL].address}
         if EXTERNAL in api.by_front:
             shared["tpu-public-address"] = api.by_front[EXTERNAL].address
         if backups:
             shared["tpu-backup-bucket"] = backups.name
-        peer = {"tpu-first-address": addresses[0].address}
-        self.machines = [
-            self._machine(machine, address, disk, email, {**shared, **(peer if machine.replica else {})})
-            for machine, address, disk in zip(machines, addresses, disks, strict=True)
-        ]
+        first, *_ = addresses.values()
+        peer = {"tpu-first-address": first.address}
+        by_machine = {
+            machine: self._machine(
+                machine, addresses[machine], disk, email, {**shared, **(peer if machine.replica else {})}
+            )
+            for machine, disk in disks.items()
+        }
         balancer = LoadBalancer(
             f"{name}-balancer",
             platform=platform,
             network=network,
             addresses=api,
-            machines=dict(zip(machines, self.machines, strict=True)),
+            machines=by_machine,
             opts=pulumi.ResourceOptions(parent=self),
         )
-        self.disk = disks[0]
-        self.ready = [*self.machines, *balancer.ready]
-        self.register_outputs({"machines": [machine.name for machine in machines]})
+        self.ready = [*by_machine.values(), *balancer.ready]
+        self.register_outputs({"machines": [machine.name for machine in by_machine]})
 
     def _address(self, machine: ControlPlaneMachine) -> gcp.compute.Address:
         """Replicas find the first one by it, and etcd's members each other."""
@@ -95,21 +95,7 @@ class ControlPlane(pulumi.ComponentResource):
             address_type="INTERNAL",
             subnetwork=self._network.subnetwork,
             labels=self._platform.labels,
-            opts=self._options(),
-        )
-
-    def _disk(self, machine: ControlPlaneMachine) -> gcp.compute.Disk:
-        key = self._cluster.kms_key
-        return gcp.compute.Disk(
-            f"{self._name}-disk-{machine.replica}",
-            project=self._platform.project,
-            name=machine.disk,
-            zone=machine.zone,
-            type=default_disk(machine.machine_type),
-            size=self._cluster.control_plane.disk_size_gb,
-            labels=self._platform.labels,
-            disk_encryption_key=gcp.compute.DiskDiskEncryptionKeyArgs(kms_key_self_link=key) if key else None,
-            opts=self._options(protect=self._platform.protect),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=self._after, delete_before_replace=True),
         )
 
     def _machine(
@@ -161,8 +147,10 @@ class ControlPlane(pulumi.ComponentResource):
             ),
             allow_stopping_for_update=True,
             deletion_protection=platform.protect,
-            opts=self._options(depends_on=self._needed),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=self._needed,
+                delete_before_replace=True,
+                replace_on_changes=REPLACES_MACHINE,
+            ),
         )
-
-    def _options(self, **extra: Any) -> pulumi.ResourceOptions:
-        return pulumi.ResourceOptions(parent=self, delete_before_replace=True, **{"depends_on": self._after, **extra})

@@ -16,8 +16,8 @@ from spec.slices import ReservationAffinity
 # An edit of these is planned by the provider as an update that leaves the hosts as they are, and the API does not grow,
 # shrink or reshape a group that is made at once: for a slice each of them means another slice.
 REPLACES_SLICE = ["targetSize", "versions", "resourcePolicies", "targetSizePolicies"]
-# Names the subnet, which hosts cannot leave: when it is replaced, all hosts must go before it and before the templates
-# that name it, and the engine sees that by a property alone.
+# Names the subnet and the cluster, which hosts cannot leave: when one of them is replaced, all hosts must go before it
+# and before the templates that name it, and the engine sees that by a property alone.
 REPLACES_HOSTS = ["description"]
 
 
@@ -39,6 +39,7 @@ class HostGroups(pulumi.ComponentResource):
         platform: Platform,
         groups: Mapping[str, HostGroup],
         network: Network,
+        cluster: pulumi.Input[str],
         email: pulumi.Input[str],
         policies: Mapping[str, gcp.compute.ResourcePolicy],
         after: Sequence[pulumi.Resource],
@@ -46,12 +47,13 @@ class HostGroups(pulumi.ComponentResource):
         hooks: pulumi.ResourceHookBinding | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """`email`: what hosts run as that name no account of their own. `after`: what hosts need to join.
-        `own_template`: used instead of one made here. `hooks`: of the groups."""
+        """`cluster`: what hosts join, in words that are other ones for another cluster. `email`: what hosts run as that
+        name no account of their own. `after`: what hosts need to join. `own_template`: used instead of one made here.
+        `hooks`: of the groups."""
         super().__init__(self.TYPE, name, None, opts)
         self._platform, self._network, self._email, self._after = platform, network, email, list(after)
         self._policies, self._hooks, self._makes_templates = policies, hooks, own_template is None
-        self._description = pulumi.Output.concat("Hosts in ", network.subnetwork)
+        self._description = pulumi.Output.concat("Hosts of ", cluster, " in ", network.subnetwork)
         templates: dict[str, pulumi.Input[str]] = {}
         for group in groups.values():
             key = group.template.name

@@ -121,7 +121,8 @@ class Network(pulumi.ComponentResource):
             log_config=gcp.compute.SubnetworkLogConfigArgs(
                 aggregation_interval="INTERVAL_10_MIN", flow_sampling=0.1, metadata="EXCLUDE_ALL_METADATA"
             ),
-            opts=self._options(),
+            # Where every machine has a part of the range for pods, it cannot be changed under them.
+            opts=self._options(replace_on_changes=None if platform.backend == "gke" else ["secondaryIpRanges"]),
         )
 
     def _router(self, name: str, platform: Platform, vpc: gcp.compute.Network) -> gcp.compute.Router:

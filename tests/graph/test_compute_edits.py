@@ -11,7 +11,7 @@ import pytest
 
 from spec.catalogue import IMAGE_PROJECT, V6E
 from tests.graph.edits import ABSENT, Clouds, Edit, Json, check, put
-from tests.graph.emulated import CREATE, CREATE_FIRST, DELETE, DELETE_FIRST, PROJECT, REFUSED, UPDATE
+from tests.graph.emulated import CREATE, CREATE_FIRST, DELETE, DELETE_FIRST, PROJECT, REFUSED, UPDATE, recorded
 from tests.graph.recording import Update
 from tests.graph.test_own_template import sound
 from tests.spec.platforms import EXISTING, ZONES
@@ -29,6 +29,10 @@ BACKEND, RULE = f"RegionBackendService {BALANCER}-internal-backend", f"Forwardin
 ADDRESSES = ("Address control-plane-addresses-internal", "Address control-plane-address-0")
 FIREWALL, PROBES = "Firewall network-internal", "Firewall network-health-checks"
 SECRETS = tuple(f"Secret bootstrap-secrets-{part}" for part in ("join", "endpoint", "access"))
+SECRET_GRANTS = (
+    "SecretIamMember join-grants-nodes",
+    *(f"SecretIamMember bootstrap-secrets-{part}-writer" for part in ("join", "endpoint", "access")),
+)
 NETWORK = ("Subnetwork network-subnet", "Network network-vpc", "RouterNat network-nat", "Router network-router")
 
 RESERVED = {"model": "reservation", "name": "first"}
@@ -73,7 +77,18 @@ ANOTHER_SLICE = {TRAIN_TEMPLATE: CREATE_FIRST, TRAIN: DELETE_FIRST}
 HOST_BY_HOST = {SERVE_TEMPLATE: CREATE_FIRST, SERVE: UPDATE}
 SYSTEM_BY_HOST = {SYSTEM_TEMPLATE: CREATE_FIRST, SYSTEM: UPDATE}
 ANOTHER_MACHINE = {MACHINE: DELETE_FIRST, MACHINE_GROUP: CREATE_FIRST, BACKEND: UPDATE}
-ALL_GROUPS = dict.fromkeys((TRAIN, SERVE, SYSTEM), DELETE_FIRST)
+# What another cluster takes with it: its machines, all hosts, and whatever was written about it.
+ANOTHER_CLUSTER = {
+    **ANOTHER_MACHINE,
+    **dict.fromkeys((DISK, TRAIN, SERVE, SYSTEM, *SECRETS, *SECRET_GRANTS), DELETE_FIRST),
+}
+# Where there is a machine in a subnet, it goes with all that is in it, and so does the cluster.
+IN_THE_SUBNET = (TRAIN_TEMPLATE, SERVE_TEMPLATE, SYSTEM_TEMPLATE, *ADDRESSES, RULE)
+ANOTHER_SUBNET = {
+    **ANOTHER_CLUSTER,
+    **dict.fromkeys((NETWORK[0], *IN_THE_SUBNET), DELETE_FIRST),
+    FIREWALL: UPDATE,
+}
 
 SLICE_EDITS = (
     Edit(
@@ -207,7 +222,7 @@ PLATFORM_EDITS = (
     ),
     Edit({"cluster.control_plane.machine_type": "n2-standard-8"}, {MACHINE: UPDATE}),
     Edit({"cluster.control_plane.disk_size_gb": 100}, {DISK: UPDATE}),
-    Edit({"cluster.control_plane.zones": ["us-east5-a"]}, {**ANOTHER_MACHINE, DISK: DELETE_FIRST}),
+    Edit({"cluster.control_plane.zones": ["us-east5-a"]}, ANOTHER_CLUSTER),
     Edit({"cluster.control_plane.authorized_networks": OFFICE}, {"Firewall network-api": CREATE}),
     *(
         Edit(
@@ -248,33 +263,20 @@ PLATFORM_EDITS = (
     # A disk is encrypted when it is made: the key is a decision for the cluster's whole life.
     Edit(
         {"cluster.kms_key": KEY},
-        {
-            **ANOTHER_MACHINE,
-            DISK: DELETE_FIRST,
-            **dict.fromkeys(SECRETS, UPDATE),
-            "Service services-cloudkms": CREATE,
-        },
+        {**ANOTHER_CLUSTER, "Service services-cloudkms": CREATE},
     ),
-    # Hosts cannot move.
-    Edit({"zone": "us-east5-a"}, {**ALL_GROUPS, **ANOTHER_MACHINE, DISK: DELETE_FIRST}),
-    Edit({"network.services_cidr": "10.0.48.0/20"}, {MACHINE: UPDATE}),
-    Edit({"network.pods_cidr": "10.8.0.0/14"}, {NETWORK[0]: UPDATE, FIREWALL: UPDATE, MACHINE: UPDATE}),
+    # Neither hosts nor disks can move.
+    Edit({"zone": "us-east5-a"}, ANOTHER_CLUSTER),
+    # kubeadm looks at these once, when it makes a cluster.
+    Edit({"network.services_cidr": "10.0.48.0/20"}, ANOTHER_CLUSTER),
+    Edit({"network.pods_cidr": "10.8.0.0/14"}, ANOTHER_SUBNET),
     Edit({"network.mtu": 1500}, {NETWORK[1]: UPDATE}),
-    Edit(
-        {"network.nodes_cidr": "10.1.0.0/20"},
-        {
-            **ALL_GROUPS,
-            **ANOTHER_MACHINE,
-            **dict.fromkeys((TRAIN_TEMPLATE, SERVE_TEMPLATE, SYSTEM_TEMPLATE, *ADDRESSES, RULE), DELETE_FIRST),
-            NETWORK[0]: DELETE_FIRST,
-            FIREWALL: UPDATE,
-        },
-    ),
+    # etcd's members know each other by their addresses.
+    Edit({"network.nodes_cidr": "10.1.0.0/20"}, ANOTHER_SUBNET),
     Edit(
         {"network": SHARED_NETWORK},
         {
-            **ALL_GROUPS,
-            **ANOTHER_MACHINE,
+            **ANOTHER_CLUSTER,
             **dict.fromkeys((TRAIN_TEMPLATE, SERVE_TEMPLATE, SYSTEM_TEMPLATE), CREATE_FIRST),
             **dict.fromkeys((*ADDRESSES, RULE), DELETE_FIRST),
             **dict.fromkeys((FIREWALL, PROBES), UPDATE),
@@ -326,3 +328,34 @@ def test_a_protected_slice_is_neither_replaced_nor_deleted(clouds: Clouds) -> No
     check(clouds(protected), put(protected, {"slices.serve.labels": {"a": "b"}}), HOST_BY_HOST)
     gone = {TRAIN_TEMPLATE: DELETE, TRAIN: REFUSED, f"{POLICIES}-tpu-4x4": DELETE}
     check(clouds(protected), put(protected, {"slices.train": ABSENT}), gone)
+
+
+def test_another_cluster_is_one_for_all_its_replicas(clouds: Clouds) -> None:
+    """Two members of the old cluster would outvote the new one, and serve beside it."""
+    three = put(BASE, {"cluster.control_plane": {"replicas": 3, "zones": ["us-east5-b", "us-east5-a"]}})
+    moved = put(three, {"cluster.control_plane.zones": ["us-east5-a", "us-east5-b"]})
+    peers = "SecretIamMember bootstrap-secrets-peers"
+    further = {
+        name: outcome
+        for replica in (1, 2)
+        for name, outcome in {
+            f"Disk control-plane-disk-{replica}": DELETE_FIRST,
+            f"Instance control-plane-machine-{replica}": DELETE_FIRST,
+            f"InstanceGroup {BALANCER}-{replica}": CREATE_FIRST,
+        }.items()
+    }
+    with_peers = dict.fromkeys(("Secret bootstrap-secrets-peers", f"{peers}-writer", f"{peers}-reader"), DELETE_FIRST)
+    check(clouds(three), moved, {**ANOTHER_CLUSTER, **further, **with_peers})
+
+
+@pytest.mark.parametrize("edit", [{"network.services_cidr": "10.0.48.0/20"}, {"cluster.kms_key": KEY}], ids=str)
+def test_a_protected_platform_keeps_its_cluster(clouds: Clouds, edit: Json) -> None:
+    protected = put(BASE, {"protect": True})
+    planned = clouds(protected).plan(recorded(put(protected, edit)))
+    assert planned[DISK].outcome == REFUSED
+
+
+def test_slices_that_are_protected_keep_their_cluster(clouds: Clouds) -> None:
+    protected = put(BASE, {"slices.train.protect": True})
+    edited = put(protected, {"network.services_cidr": "10.0.48.0/20"})
+    check(clouds(protected), edited, {**ANOTHER_CLUSTER, TRAIN: REFUSED})

@@ -15,7 +15,7 @@ import pytest
 
 from components import drain, endpoint
 from components.drain import drain_arguments, drain_group, settings_of
-from components.endpoint import Endpoint, published
+from components.endpoint import Endpoint, known, until_published
 from spec.platform import Platform
 from spec.slice import NodeDrain
 from tests.graph.conftest import recorded as recorded_stack
@@ -61,11 +61,11 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
 
 def test_the_endpoint_is_waited_for(own: Platform, answers: Answers) -> None:
     rest = answers(MISSING, MISSING, MISSING, FOUND)
-    assert asyncio.run(published(own)) == FOUND
+    asyncio.run(until_published(own))
     assert rest == [FOUND]
 
 
-class NotThereYet(grpc.RpcError):  # type: ignore[misc]
+class NotThere(grpc.RpcError):  # type: ignore[misc]
     """What the engine answers for a function whose plugin says that."""
 
     def code(self) -> grpc.StatusCode:
@@ -75,33 +75,53 @@ class NotThereYet(grpc.RpcError):  # type: ignore[misc]
         return MISSING
 
 
-def test_the_program_goes_on_when_the_secret_has_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through the SDK's own calls, whose failures must not fail the program."""
-    monkeypatch.setattr(endpoint, "INTERVAL_SECONDS", 0.0)
-    invoke, refusals = GraphMonitor.Invoke, [NotThereYet(), NotThereYet()]
+OWN_CLUSTER = {"zone": ZONES["v6e"], "cluster": {"kind": "self-managed"}, "slices": {"train": TRAIN}}
 
-    def later(self: GraphMonitor, request: Any) -> Any:
-        if refusals:
-            raise refusals.pop()
-        return invoke(self, request)
 
-    monkeypatch.setattr(GraphMonitor, "Invoke", later)
-    graph = recorded({"zone": ZONES["v6e"], "cluster": {"kind": "self-managed"}, "slices": {"train": TRAIN}})
-    assert refusals == []
+def test_the_update_waits_where_something_is_made_and_the_program_does_not() -> None:
+    """A program that waits, or fails, would keep `destroy --run-program` from a control plane that never came up."""
+    graph = recorded(OWN_CLUSTER)
+    urn, marker = graph.one("pulumi:index:Stash")
+    assert list(marker.hooks.before_create) == ["await-endpoint"]
+    assert not marker.hooks.before_delete, "or every destroy would have to run the program"
+    assert "await-endpoint" in graph.hooks
+    assert not graph.hooks["await-endpoint"].on_dry_run
+    assert marker.replacement_trigger.string_value == "number of control-plane-disk-0"
+    _, provider = graph.one("pulumi:providers:kubernetes")
+    assert any(urn in list(needs.urns) for needs in provider.propertyDependencies.values())
+    made = {request.name for each, request in graph.requests.items() if each in set(marker.dependencies)}
+    assert {"control-plane-machine-0", "control-plane-balancer-internal-rule"} <= made
     assert graph.exports["cluster"]["endpoint"] == "10.0.0.5:6443"
+
+
+def test_an_endpoint_that_was_lost_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through the SDK's own calls, whose failures must not fail the program before it can say so."""
+
+    def lost(self: GraphMonitor, request: Any) -> Any:
+        raise NotThere
+
+    monkeypatch.setattr(GraphMonitor, "Invoke", lost)
+    with pytest.raises(pulumi.RunError, match="secrets/tpu-endpoint has no version any more"):
+        recorded(OWN_CLUSTER)
+
+
+def test_another_refusal_is_not_taken_for_a_loss(own: Platform, answers: Answers) -> None:
+    answers("Error 403: Permission 'secretmanager.versions.access' denied")
+    with pytest.raises(Exception, match="403"):
+        asyncio.run(known(own))
 
 
 def test_a_refusal_is_not_waited_out(own: Platform, answers: Answers) -> None:
     answers("Error 403: Permission 'secretmanager.versions.access' denied", FOUND)
     with pytest.raises(Exception, match="403"):
-        asyncio.run(published(own))
+        asyncio.run(until_published(own))
 
 
 def test_patience_ends_with_what_to_do(own: Platform, answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
     answers(MISSING)
     monkeypatch.setattr(endpoint, "PATIENCE_SECONDS", 0)
     with pytest.raises(pulumi.RunError, match=r"get-serial-port-output tpu-control-plane-0 --zone us-east5-b"):
-        asyncio.run(published(own))
+        asyncio.run(until_published(own))
 
 
 def test_the_endpoint_of_others_is_known() -> None:

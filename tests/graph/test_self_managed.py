@@ -340,6 +340,50 @@ def test_each_machine_has_a_disk_that_outlives_it(own: GraphMonitor) -> None:
         assert not request.protect, "a machine may be replaced; the API keeps it from being deleted by mistake"
 
 
+DISK = "control-plane-disk-0"
+
+
+def depends_by(graph: GraphMonitor, request: Any, name: str) -> set[str]:
+    """The properties of a resource that another one's outputs are in."""
+    return {key for key, found in request.propertyDependencies.items() if named(graph, name) in found.urns}
+
+
+def test_machines_go_before_their_disks(own: GraphMonitor) -> None:
+    """A disk in use cannot be deleted, and the provider would take it from the machine in place."""
+    for request in own.of_type(INSTANCE).values():
+        assert list(request.replaceOnChanges) == ["attachedDisks"]
+        assert request.deleteBeforeReplace
+        assert depends_by(own, request, f"control-plane-disk-{request.name.rpartition('-')[2]}") == {"attachedDisks"}
+
+
+def test_a_disk_says_what_the_cluster_cannot_change(own: GraphMonitor) -> None:
+    for request in own.of_type("gcp:compute/disk:Disk").values():
+        description = inputs(request)["description"]
+        assert request.deleteBeforeReplace
+        if request.name == DISK:
+            assert depends_by(own, request, "network-subnet") == {"description"}
+            assert "with pods 10.4.0.0/14, services 10.0.32.0/20" in description
+        else:
+            assert depends_by(own, request, DISK) == {"description"}
+            assert f"number of {DISK}" in description
+
+
+def test_hosts_go_before_the_cluster_that_they_have_joined(own: GraphMonitor) -> None:
+    """So they are drained while there is an API server, and none of them looks for one that is gone."""
+    for request in own.of_type(GROUP).values():
+        assert depends_by(own, request, DISK) == {"description"}
+        assert "description" in request.replaceOnChanges
+        assert request.deleteBeforeReplace
+
+
+def test_nothing_that_the_last_cluster_wrote_is_believed(own: GraphMonitor) -> None:
+    secrets = own.of_type("gcp:secretmanager/secret:Secret")
+    assert len(secrets) == (3 if own is graph_of("one") else 4)
+    for request in secrets.values():
+        assert request.replacement_trigger.string_value == f"number of {DISK}"
+        assert request.deleteBeforeReplace
+
+
 def test_a_machines_group_is_replaced_with_it_and_not_before(own: GraphMonitor) -> None:
     groups = own.of_type("gcp:compute/instanceGroup:InstanceGroup")
     assert len(groups) == len(own.of_type(INSTANCE))
@@ -348,9 +392,7 @@ def test_a_machines_group_is_replaced_with_it_and_not_before(own: GraphMonitor) 
         assert request.replacement_trigger.string_value == f"number of control-plane-machine-{replica}"
         assert not request.deleteBeforeReplace
         assert "name" not in request.object
-        machine = named(own, f"control-plane-machine-{replica}")
-        of_machine = {key for key, found in request.propertyDependencies.items() if machine in found.urns}
-        assert of_machine == {"instances"}
+        assert depends_by(own, request, f"control-plane-machine-{replica}") == {"instances"}
 
 
 def test_a_cluster_of_others_is_only_referenced() -> None:

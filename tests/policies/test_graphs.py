@@ -99,6 +99,9 @@ RESERVED = {
     "values": ["res-a"],
 }
 
+# The disk that etcd lies on, unprotected as it is, in a stack of another name.
+PRODUCTION_DISK = "urn:pulumi:prod::tpu-platform::gcp:compute/disk:Disk::control-plane-disk-0"
+
 ONLY_FLAVOR = {FLAVOR_LABEL: "v5p-2x2x2-4t-queued"}
 
 BREAKS = [
@@ -166,6 +169,7 @@ BREAKS = [
     Break("gce", "control-plane-machine-0", "metadata.serial-port-enable", "true", "vm-logins"),
     Break("gce", "control-plane-machine-0", "metadataStartupScript", "echo", "vm-startup-script"),
     Break("gce", "control-plane-machine-0", "serviceAccount", REMOVED, "node-service-account"),
+    Break("gce", "control-plane-disk-0", "@urn", PRODUCTION_DISK, "production-protected"),
     Break("gce", "control-plane-balancer-internal-rule", "loadBalancingScheme", "EXTERNAL", "api-exposed"),
     Break("gce", "control-plane-identity-machines", "role", "roles/compute.admin", "broad-roles"),
     Break("gce", "control-plane-identity-logs", "role", "roles/iam.serviceAccountUser", "project-wide-grant"),
@@ -230,6 +234,7 @@ BEYOND_RULES = {
     "gcp:compute/router:Router",
     "gcp:projects/service:Service",
     "gcp:serviceaccount/account:Account",
+    "pulumi:index:Stash",
 }
 
 

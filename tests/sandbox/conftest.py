@@ -21,6 +21,7 @@ from sandbox.run_directory import CHECKOUT, RunDirectory
 from sandbox.session import Plan, Session, running
 
 PLATFORM = "tpu-platform:platform"
+PACK = ("--policy-pack", "policies")
 # What a test leaves out of the dev stack when it is not about what runs inside: no queues, so no Kueue, and no claims.
 SLIM: dict[str, Any] = {"queues": {}, "slices": {"serve": {"machine_type": "ct6e-standard-1t", "topology": "1x1"}}}
 
@@ -144,3 +145,12 @@ def project(sandbox_session: Session, tmp_path: Path) -> Iterator[Project]:
     made.call("POST", "reset")
     yield made
     made.call("POST", "reset")
+
+
+@pytest.fixture
+def guarded(project: Project) -> Project:
+    """A project with the checkout's policy pack beside it, for commands with PACK."""
+    environment = CHECKOUT / "policies" / ".venv" / "bin" / "python"
+    assert environment.exists(), "the policy pack has no environment yet: run `make policies`"
+    (project.folder / "policies").symlink_to(CHECKOUT / "policies")
+    return project

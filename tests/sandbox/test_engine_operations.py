@@ -1,4 +1,7 @@
-"""What docs/operations.md tells people to type, typed: a broken slice replaced, a lost state adopted anew."""
+"""What docs/operations.md tells people to type, typed: a lost state adopted anew.
+
+A broken slice is replaced in test_engine_slices.py, among slices of every kind.
+"""
 
 from __future__ import annotations
 
@@ -37,16 +40,6 @@ def import_id(resource: Json) -> str:
     if resource["type"] == "gcp:projects/iAMMember:IAMMember":
         return " ".join(resource["inputs"][key] for key in ("project", "role", "member"))
     return str(resource["id"])
-
-
-def test_one_broken_slice_is_replaced_and_nothing_else(project: Project) -> None:
-    slices = {"train": {"machine_type": "ct6e-standard-4t", "topology": "2x4", "count": 2}}
-    project.write_stack(STACK, queues={}, slices=slices)
-    project.up(STACK)
-    urn = by_name(project)["slices-train-0"]["urn"]
-    assert project.up(STACK, "--target-replace", urn)["replace"] == 1
-    project.assert_clean(STACK)
-    project.destroy(STACK)
 
 
 def test_a_lost_state_is_adopted_without_replacing_anything(project: Project) -> None:

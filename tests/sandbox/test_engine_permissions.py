@@ -6,7 +6,7 @@ import pytest
 
 from sandbox.run_directory import CHECKOUT
 from spec.load import load_stack_file
-from tests.sandbox.conftest import SLIM, Project
+from tests.sandbox.conftest import PACK, Project
 from tools.permissions import Identity, needed
 from tools.registrations import registrations
 
@@ -19,27 +19,31 @@ def listed(identity: Identity) -> list[str]:
     return needed(registrations(load_stack_file(CHECKOUT / "Pulumi.dev.yaml"), stack="dev"), identity).names
 
 
-def test_the_listed_permissions_carry_a_stack_through_its_life(project: Project) -> None:
-    """A deployer brings it up and destroys it; a viewer refreshes and previews it, and can do no more."""
-    project.copy_stack("dev")
+def grant(project: Project, names: list[str]) -> None:
+    project.call("POST", "permissions", {"granted": names})
+
+
+def test_a_stack_lives_with_the_listed_permissions_and_the_policy_pack(guarded: Project) -> None:
+    """As a pipeline runs it: a deployer brings it up, past the pack, and destroys it; a viewer refreshes and previews
+    it, and can do no more. An update that lacks a permission names it, and the next one goes on."""
+    guarded.copy_stack("dev")
     deployer = listed("deployer")
-    project.call("POST", "permissions", {"granted": deployer})
-    project.succeed("up", "-s", "dev", "--yes")
-    project.call("POST", "permissions", {"granted": listed("viewer")})
-    project.succeed("preview", "-s", "dev", "--refresh", "--expect-no-changes")
-    project.write_stack("dev", labels={"team": "a"})
-    refused = project.fail("up", "-s", "dev", "--yes", "--skip-preview")
-    assert 'Required "container.clusters.update" permission(s)' in refused
-    project.copy_stack("dev")
-    project.call("POST", "permissions", {"granted": deployer})
-    project.assert_clean("dev")
-    project.destroy("dev")
-
-
-def test_an_update_without_one_of_them_names_it(project: Project) -> None:
-    project.write_stack("refused", **SLIM)
-    project.call("POST", "permissions", {"granted": [name for name in listed("deployer") if name != TAKEN]})
-    refused = project.fail("up", "-s", "refused", "--yes", "--skip-preview")
+    grant(guarded, [name for name in deployer if name != TAKEN])
+    refused = guarded.fail("up", "-s", "dev", "--yes", "--skip-preview")
     assert f'Required "{TAKEN}" permission(s) for "projects/my-project"' in refused
-    project.call("POST", "permissions", {"granted": None})
-    project.destroy("refused")
+
+    grant(guarded, deployer)
+    brought_up = guarded.succeed("up", "-s", "dev", "--yes", *PACK)
+    assert brought_up.count("tpu-platform@v1.0.0") == 2, "the pack ran in the preview and in the update"
+    assert "[mandatory]" not in brought_up
+
+    grant(guarded, listed("viewer"))
+    guarded.succeed("preview", "-s", "dev", "--refresh", "--expect-no-changes")
+    guarded.write_stack("dev", labels={"team": "a"})
+    refused = guarded.fail("up", "-s", "dev", "--yes", "--skip-preview")
+    assert 'Required "container.clusters.update" permission(s)' in refused
+
+    guarded.copy_stack("dev")
+    grant(guarded, deployer)
+    guarded.assert_clean("dev")
+    guarded.destroy("dev")

@@ -1,27 +1,18 @@
-"""The policy pack as the engine runs it: a plan that breaks a mandatory rule ends before anything is created."""
+"""The policy pack as the engine runs it: a plan that breaks a mandatory rule ends before anything is created.
+
+That it lets the dev stack pass is in test_engine_permissions.py, where the stack lives with it.
+"""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-import pytest
-
 from sandbox.run_directory import CHECKOUT
 from sandbox.stacks import with_runnable_packs, words
-from tests.sandbox.conftest import SLIM, Project
+from tests.sandbox.conftest import PACK, SLIM, Project
 
-PACK = ("--policy-pack", "policies")
 UP = ("up", "--yes", *PACK)
-
-
-@pytest.fixture
-def guarded(project: Project) -> Project:
-    """A project with the checkout's policy pack beside it."""
-    environment = CHECKOUT / "policies" / ".venv" / "bin" / "python"
-    assert environment.exists(), "the policy pack has no environment yet: run `make policies`"
-    (project.folder / "policies").symlink_to(CHECKOUT / "policies")
-    return project
 
 
 def configure(project: Project, **settings: object) -> tuple[str, str]:
@@ -29,15 +20,6 @@ def configure(project: Project, **settings: object) -> tuple[str, str]:
     file = project.folder / "policies.json"
     file.write_text(json.dumps(settings))
     return "--policy-pack-config", str(file)
-
-
-def test_the_dev_stack_passes_preview_and_update(guarded: Project) -> None:
-    guarded.copy_stack("dev")
-    previewed = guarded.succeed("preview", "-s", "dev", *PACK)
-    assert "tpu-platform@v1.0.0" in previewed, "the pack ran"
-    assert "[mandatory]" not in previewed
-    guarded.up("dev", *PACK)
-    guarded.destroy("dev")
 
 
 def test_a_broken_resource_rule_ends_the_update_before_anything_is_created(guarded: Project) -> None:

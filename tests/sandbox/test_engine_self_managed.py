@@ -1,8 +1,9 @@
-"""A platform without GKE through the real engine: up, edited, drained, a control plane replaced, gone."""
+"""A platform without GKE through the real engine: up, edited, drained, a control plane and a cluster replaced, gone."""
 
 from __future__ import annotations
 
 import json
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 from sandbox.kubernetes.api import ApiClient
@@ -111,4 +112,77 @@ def test_the_life_of_a_platform_without_gke(project: Project) -> None:
     assert "--run-program" in project.fail("destroy", "-s", STACK, "--yes", "--skip-preview")
     project.succeed("destroy", "-s", STACK, "--yes", "--skip-preview", "--run-program")
     assert not project.state(STACK).get("resources")
+    assert project.session.inventory() == {}
+
+
+ANOTHER = {"services_cidr": "10.0.48.0/20"}
+SMALL: Json = {"queues": {}, "cluster": {"kind": "self-managed"}, "slices": {"serve": {**SERVE, "node_drain": DRAIN}}}
+
+
+def ready_nodes(project: Project) -> dict[str, str]:
+    """The uid of every node that is Ready."""
+    return {
+        node["metadata"]["name"]: node["metadata"]["uid"]
+        for node in client_of(project).list_all("v1", "Node")
+        if any(row["type"] == "Ready" and row["status"] == "True" for row in node["status"]["conditions"])
+    }
+
+
+def deleted(project: Project, since: int) -> list[str]:
+    """Short names of what has been deleted after that many requests, in this order."""
+    rows = project.requests()[since:]
+    return [row["path"].rpartition("/")[2] for row in rows if row["method"] == "DELETE"]
+
+
+def urn_of(project: Project, name: str) -> str:
+    (urn,) = (row["urn"] for row in project.state(STACK)["resources"] if row["urn"].endswith(f"::{name}"))
+    return str(urn)
+
+
+def refuse(project: Project, protected: str, **platform: Any) -> None:
+    """An update that would need another cluster changes nothing in the cloud, even without a preview."""
+    project.write_stack(STACK, **{**SMALL, "network": ANOTHER, **platform})
+    project.succeed("state", "protect", urn_of(project, protected), "-s", STACK, "--yes")
+    since = len(project.requests())
+    assert "marked for protection" in project.fail("up", "-s", STACK, "--yes", "--skip-preview")
+    assert {row["method"] for row in project.requests()[since:]} <= {"GET"}
+    project.succeed("state", "unprotect", urn_of(project, protected), "-s", STACK, "--yes")
+
+
+def test_another_range_for_services_is_another_cluster(project: Project) -> None:
+    """Machines, hosts, secrets and all objects inside go with the cluster, in an order that the API takes."""
+    project.write_stack(STACK, **SMALL)
+    project.up(STACK)
+    nodes, before = ready_nodes(project), inside(project)
+
+    refuse(project, "control-plane-disk-0", protect=True)
+    refuse(project, "slices-serve-0", slices={"serve": {**SERVE, "node_drain": DRAIN, "protect": True}})
+
+    project.write_stack(STACK, **SMALL, network=ANOTHER)
+    steps = planned(project)
+    hosts = {"cpu-pools-system", "slices-serve-0"}
+    secrets = {f"bootstrap-secrets-{part}" for part in ("join", "endpoint", "access")}
+    replaced = {name for name, found in steps.items() if found == DELETED_FIRST}
+    assert replaced >= {"control-plane-disk-0", "control-plane-machine-0", *hosts, *secrets}
+    since = len(project.requests())
+    said = project.succeed("up", "-s", STACK, "--yes", "--skip-preview")
+    # Hosts go while there still is an API server to drain them by, and the disk when no machine has it any more.
+    assert "without having been drained" not in said
+    gone = deleted(project, since)
+    machine = gone.index("tpu-dev-control-plane-0")
+    assert max(gone.index("tpu-dev-serve"), gone.index("tpu-dev-system")) < machine
+    assert machine < gone.index("tpu-dev-control-plane-data-0")
+    project.assert_clean(STACK)
+
+    found = ready_nodes(project)
+    assert found.keys() == nodes.keys()
+    assert set(found.values()).isdisjoint(nodes.values())
+    namespaces = inside(project)
+    assert namespaces.keys() == before.keys()
+    assert set(namespaces.values()).isdisjoint(before.values())
+    service = client_of(project).get("v1", "Service", "kubernetes", "default")
+    assert service is not None
+    assert ip_address(service["spec"]["clusterIP"]) in ip_network(ANOTHER["services_cidr"])
+
+    project.succeed("destroy", "-s", STACK, "--yes", "--skip-preview", "--run-program")
     assert project.session.inventory() == {}

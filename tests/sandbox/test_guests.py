@@ -215,47 +215,37 @@ def test_a_machine_without_a_startup_script_does_nothing(lab: Lab, client: ApiCl
     assert node(client, "idle-w-001") is None
 
 
-def test_nodes_join_as_soon_as_they_may_read_the_secret_and_reach_the_api_server(empty_lab: Lab) -> None:
+def test_machines_go_on_once_they_have_their_rights_and_a_way(empty_lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing has to be started anew: neither the control plane, nor a node, nor the cloud controller, which asks as
+    the machine that it is on."""
     lab = empty_lab
-    lab.make_disk("lab-cp-0")
+    lab.cloud.ok("POST", f"/crm/v1/projects/{PROJECT}:setIamPolicy", {"policy": {"bindings": []}})
+    lab.bind("access", {})
     lab.bind("join", {MANAGER: [MASTERS]})
     lab.cloud.ok("DELETE", f"{GLOBAL}/firewalls/api")
+    lab.make_disk("lab-cp-0")
     lab.make_master()
     lab.make_group("slow", 1, "e2-standard-4")
     lab.says("slow-w-001", "Permission 'secretmanager.versions.access' denied")
+    lab.says("lab-cp-0", "Permission 'secretmanager.versions.add' denied")
+    assert lab.payload("endpoint") == {}
+    lab.bind("access", {MANAGER: [MASTERS]})
     lab.says("lab-cp-0", f"wrote {secret('endpoint')}/versions/1")
+
     with lab.client() as client:
         lab.bind("join", {MANAGER: [MASTERS], ACCESSOR: [NODES]})
         lab.says("slow-w-001", "10.0.0.5:6443 does not answer: no firewall rule lets 10.0.0.")
         assert node(client, "slow-w-001") is None
         lab.make_firewall()
         joined(client, "slow-w-001")
-    lab.says("slow-w-001", "joined 127.0.0.1:")
+        lab.says("slow-w-001", "joined 127.0.0.1:")
 
-
-def test_a_cloud_controller_asks_as_the_machine_that_it_is_on(empty_lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
-    lab = empty_lab
-    lab.cloud.ok("POST", f"/crm/v1/projects/{PROJECT}:setIamPolicy", {"policy": {"bindings": []}})
-    lab.make_disk("lab-cp-0")
-    lab.make_master()
-    with lab.client() as client:
         for each in cloud_controller():
             client.apply(each)
         eventually("a refusal", lambda: "node lab-cp-0: Required 'compute.instances.get' permission" in caplog.text)
         assert UNINITIALIZED_TAINT["key"] in taint_keys(joined(client, "lab-cp-0"))
         lab.let_masters_look()
         initialised(client, "lab-cp-0")
-
-
-def test_a_control_plane_publishes_as_its_service_account(empty_lab: Lab) -> None:
-    lab = empty_lab
-    lab.bind("access", {})
-    lab.make_disk("lab-cp-0")
-    lab.make_master()
-    lab.says("lab-cp-0", "Permission 'secretmanager.versions.add' denied")
-    assert lab.payload("endpoint") == {}
-    lab.bind("access", {MANAGER: [MASTERS]})
-    lab.says("lab-cp-0", f"wrote {secret('endpoint')}/versions/1")
 
 
 def test_a_replaced_machine_brings_its_disks_cluster_back(empty_lab: Lab) -> None:
