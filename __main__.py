@@ -1,6 +1,7 @@
 """One stack = one TPU platform: read `tpu-platform:platform`, check all of it, register the graph, export its facts."""
 
 import gc
+import importlib
 
 import pulumi
 
@@ -21,6 +22,8 @@ def main() -> None:
 
     gc.disable()  # importing the provider SDKs allocates a million long-lived objects; scanning them doubles the time
     from components.platform import build
+
+    importlib.import_module(f"components.{platform.backend}")  # what build() is going to import
 
     gc.freeze()
     gc.enable()

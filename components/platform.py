@@ -8,12 +8,10 @@ import pulumi
 from components.access import ClusterAccess
 from components.built import Built
 from components.claims import Claims
-from components.compute import build_compute
 from components.compute_classes import ComputeClasses
 from components.device_plugin import DevicePlugin
 from components.dra_driver import DraDriver
 from components.drain import drain_hook
-from components.gke import build_gke
 from components.identity import NODES, NodeIdentity
 from components.jobset import JobSet
 from components.kueue import Kueue
@@ -32,9 +30,14 @@ def build(platform: Platform) -> dict[str, Any]:
     drain = drain_hook(platform)
     services = Services("services", platform=platform)
     identity = NodeIdentity("node-identity", platform=platform, account=NODES[platform.backend], after=services.enabled)
+    # A back end is imported where it is used: each loads large parts of the provider SDK that the other never needs.
     if platform.backend == "gke":
+        from components.gke import build_gke
+
         built = build_gke(platform, services, identity)
     else:
+        from components.compute import build_compute
+
         built = build_compute(platform, services, identity, drain)
     access = built.access
     namespaces = Namespaces("namespaces", platform=platform, access=access)

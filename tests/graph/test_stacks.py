@@ -282,6 +282,16 @@ def test_the_graph_does_not_depend_on_the_hash_seed() -> None:
     assert len(seen) == 1
 
 
+def test_a_back_end_is_imported_only_where_it_is_used() -> None:
+    """Each loads large parts of the provider SDK: both together made every command a second slower."""
+    script = (
+        "import sys; import components.platform; assert 'components.compute' not in sys.modules;"
+        "import components.gke; assert 'components.compute' not in sys.modules;"
+        "assert 'pulumi_gcp.storage.bucket' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
+
+
 def test_an_error_in_an_apply_fails_the_recording() -> None:
     import pulumi_gcp as gcp
 
