@@ -9,6 +9,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.access import ClusterAccess
+from components.controllers import account_with_rights, daemon_set
 from spec.platform import Platform
 
 NAME = "cloud-controller-manager"
@@ -41,27 +42,17 @@ class CloudController(pulumi.ComponentResource):
     ) -> None:
         super().__init__(self.TYPE, name, None, opts)
         rbac = k8s.rbac.v1
-        account = k8s.core.v1.ServiceAccount(
-            f"{name}-account",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=NAME, namespace=NAMESPACE),
-            opts=access.options(self),
-        )
-        role = rbac.ClusterRole(
-            f"{name}-role",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=f"system:{NAME}"),
+        account, binding = account_with_rights(
+            name,
+            account=NAME,
+            namespace=NAMESPACE,
+            role=f"system:{NAME}",
             rules=[
                 rbac.PolicyRuleArgs(api_groups=groups, resources=resources, verbs=verbs, resource_names=names)
                 for groups, resources, verbs, names in RIGHTS
             ],
-            opts=access.options(self),
-        )
-        subject = rbac.SubjectArgs(kind="ServiceAccount", name=NAME, namespace=NAMESPACE)
-        binding = rbac.ClusterRoleBinding(
-            f"{name}-binding",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=f"system:{NAME}"),
-            role_ref=rbac.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=f"system:{NAME}"),
-            subjects=[subject],
-            opts=access.options(self, depends_on=[account, role]),
+            access=access,
+            parent=self,
         )
         # Who calls the manager's own port is looked up with what the API server publishes there.
         reader = rbac.RoleBinding(
@@ -70,27 +61,19 @@ class CloudController(pulumi.ComponentResource):
             role_ref=rbac.RoleRefArgs(
                 api_group="rbac.authorization.k8s.io", kind="Role", name="extension-apiserver-authentication-reader"
             ),
-            subjects=[subject],
+            subjects=[rbac.SubjectArgs(kind="ServiceAccount", name=NAME, namespace=NAMESPACE)],
             opts=access.options(self, depends_on=[account]),
         )
-        self.daemons = self._daemon_set(f"{name}-daemons", platform, access, [binding, reader])
-        self.register_outputs({"image": IMAGE})
-
-    def _daemon_set(
-        self, name: str, platform: Platform, access: ClusterAccess, after: list[pulumi.Resource]
-    ) -> k8s.apps.v1.DaemonSet:
-        labels = {"k8s-app": NAME}
-        return k8s.apps.v1.DaemonSet(
-            name,
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=NAME, namespace=NAMESPACE, labels=labels),
-            spec=k8s.apps.v1.DaemonSetSpecArgs(
-                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=labels),
-                template=k8s.core.v1.PodTemplateSpecArgs(
-                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels), spec=_pod(platform)
-                ),
-            ),
-            opts=access.options(self, depends_on=after),
+        self.daemons = daemon_set(
+            f"{name}-daemons",
+            daemon=NAME,
+            namespace=NAMESPACE,
+            pod=_pod(platform),
+            access=access,
+            parent=self,
+            depends_on=[binding, reader],
         )
+        self.register_outputs({"image": IMAGE})
 
 
 def _pod(platform: Platform) -> k8s.core.v1.PodSpecArgs:

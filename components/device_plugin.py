@@ -8,6 +8,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.access import ClusterAccess
+from components.controllers import account_with_rights, daemon_set
 from spec.queueing import ACCELERATOR_LABEL
 from spec.slices import DRA_LABEL
 
@@ -34,53 +35,35 @@ class DevicePlugin(pulumi.ComponentResource):
 
     def __init__(self, name: str, *, access: ClusterAccess, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(self.TYPE, name, None, opts)
-        rbac = k8s.rbac.v1
-        account = k8s.core.v1.ServiceAccount(
-            f"{name}-account",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=NAME, namespace=NAMESPACE),
-            opts=access.options(self),
-        )
-        role = rbac.ClusterRole(
-            f"{name}-role",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=NAME),
+        rule = k8s.rbac.v1.PolicyRuleArgs
+        _, binding = account_with_rights(
+            name,
+            account=NAME,
+            namespace=NAMESPACE,
+            role=NAME,
             rules=[
-                rbac.PolicyRuleArgs(
+                rule(
                     api_groups=[""],
                     resources=["nodes", "nodes/status"],
                     verbs=["get", "list", "patch", "update", "watch"],
                 ),
-                rbac.PolicyRuleArgs(api_groups=[""], resources=["pods"], verbs=["get", "list", "watch"]),
+                rule(api_groups=[""], resources=["pods"], verbs=["get", "list", "watch"]),
             ],
-            opts=access.options(self),
+            access=access,
+            parent=self,
         )
-        binding = rbac.ClusterRoleBinding(
-            f"{name}-binding",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=NAME),
-            role_ref=rbac.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=NAME),
-            subjects=[rbac.SubjectArgs(kind="ServiceAccount", name=NAME, namespace=NAMESPACE)],
-            opts=access.options(self, depends_on=[account, role]),
+        daemon_set(
+            f"{name}-daemons",
+            daemon=NAME,
+            namespace=NAMESPACE,
+            pod=_pod(),
+            access=access,
+            parent=self,
+            depends_on=[binding],
+            # TPU hosts come when there is capacity; nothing waits for them here.
+            annotations={"pulumi.com/skipAwait": "true"},
         )
-        self._daemon_set(f"{name}-daemons", access, [binding])
         self.register_outputs({"image": IMAGE})
-
-    def _daemon_set(self, name: str, access: ClusterAccess, after: list[pulumi.Resource]) -> k8s.apps.v1.DaemonSet:
-        labels = {"k8s-app": NAME}
-        metadata = k8s.meta.v1.ObjectMetaArgs
-        return k8s.apps.v1.DaemonSet(
-            name,
-            metadata=metadata(
-                name=NAME,
-                namespace=NAMESPACE,
-                labels=labels,
-                # TPU hosts come when there is capacity; nothing waits for them here.
-                annotations={"pulumi.com/skipAwait": "true"},
-            ),
-            spec=k8s.apps.v1.DaemonSetSpecArgs(
-                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=labels),
-                template=k8s.core.v1.PodTemplateSpecArgs(metadata=metadata(labels=labels), spec=_pod()),
-            ),
-            opts=access.options(self, depends_on=after),
-        )
 
 
 def _pod() -> k8s.core.v1.PodSpecArgs:

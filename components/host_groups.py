@@ -187,7 +187,7 @@ def _scheduling(template: HostTemplate) -> gcp.compute.InstanceTemplateSchedulin
         preemptible=scheduling.provisioning_model == "SPOT",
         automatic_restart=scheduling.restart,
         on_host_maintenance="TERMINATE" if template.tpu_labels else "MIGRATE",
-        instance_termination_action=scheduling.termination or ("DELETE" if seconds else None),
+        instance_termination_action=scheduling.termination,
         max_run_duration=(compute.InstanceTemplateSchedulingMaxRunDurationArgs(seconds=seconds) if seconds else None),
     )
 

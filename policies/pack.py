@@ -1,6 +1,7 @@
 """Hands the rules to Pulumi: each becomes a policy of the pack. Only this module knows Pulumi's policy SDK."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pulumi_policy import (
@@ -81,7 +82,7 @@ def _described(rule: Rule[Any]) -> dict[str, Any]:
     }
 
 
-def _resource(args: ResourceValidationArgs) -> Resource:
+def _resource(args: ResourceValidationArgs | PolicyResource) -> Resource:
     return Resource(
         type=args.resource_type,
         name=args.name,
@@ -94,14 +95,8 @@ def _resource(args: ResourceValidationArgs) -> Resource:
 
 
 def _of_stack(resource: PolicyResource) -> Resource:
-    return Resource(
-        type=resource.resource_type,
-        name=resource.name,
-        urn=resource.urn,
-        props=plain(resource.props),
-        protect=resource.opts.protect,
-        delete_before_replace=resource.opts.delete_before_replace,
-        provider=_explicit(resource.provider),
+    return replace(
+        _resource(resource),
         dependencies=tuple(each.urn for each in resource.dependencies),
         property_dependencies={
             name: tuple(each.urn for each in sources) for name, sources in resource.property_dependencies.items()

@@ -6,7 +6,6 @@ Nothing of the user's is touched: the engine gets a home, a backend and a PATH o
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import re
 import shlex
@@ -111,7 +110,7 @@ def _google(run: RunDirectory) -> dict[str, str]:
     """The gcp provider's own variables for endpoints and token, for tools that read no stack configuration."""
     if not run.ready_file.exists():
         return {}
-    url = json.loads(run.ready_file.read_text())["url"]
+    url = run.emulator_url
     named = {re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", setting).upper(): path for setting, path in ENDPOINTS.items()}
     return {
         **{f"GOOGLE_{name}": f"{url}/{path}" for name, path in named.items()},

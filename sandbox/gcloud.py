@@ -6,7 +6,6 @@ They ask the emulated APIs as the real ones ask the real services, as the sandbo
 from __future__ import annotations
 
 import base64
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -52,7 +51,7 @@ COMMANDS: dict[tuple[str, ...], Callable[..., None]] = {
 def _get(root: Path, path: str) -> Any:
     run = RunDirectory(root)
     try:
-        url = json.loads(run.ready_file.read_text())["url"]
+        url = run.emulator_url
         headers = {"Authorization": f"Bearer {run.token_file.read_text()}"}
         answer = httpx.get(f"{url}/{path}", headers=headers, trust_env=False, timeout=30)
     except (OSError, httpx.HTTPError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -43,6 +44,11 @@ class RunDirectory:
     @property
     def ready_file(self) -> Path:
         return self.root / "emulator.json"
+
+    @property
+    def emulator_url(self) -> str:
+        """Where the emulated cloud answers. Raises FileNotFoundError while it does not."""
+        return str(json.loads(self.ready_file.read_text())["url"])
 
     @property
     def log(self) -> Path:

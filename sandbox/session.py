@@ -202,7 +202,7 @@ def _wait_ready(run: RunDirectory, process: subprocess.Popen[bytes]) -> str:
         if process.poll() is not None or time.monotonic() > deadline:
             raise SandboxError(f"the emulator did not start (log: {run.log}):\n{_tail(run.log)}")
         time.sleep(0.05)
-    return str(json.loads(run.ready_file.read_text())["url"])
+    return run.emulator_url
 
 
 def _tail(log: Path, lines: int = 15) -> str:

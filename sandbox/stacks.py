@@ -8,7 +8,6 @@ A stack that has a committed file exists in the sandbox as soon as it is named.
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import signal
 import subprocess
@@ -196,7 +195,7 @@ class Command:
         committed = _load(committed_file)
         own_salt = _load(own_file).get("encryptionsalt") if own_file.exists() else None
         try:
-            emulator_url = json.loads(self.run.ready_file.read_text())["url"]
+            emulator_url = self.run.emulator_url
         except FileNotFoundError:
             raise StackFileError("the sandbox is not running; start it with `make shell`") from None
         content = merged(committed, own_salt, endpoints(emulator_url, self.run.token_file.read_text()))

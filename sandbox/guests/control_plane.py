@@ -11,19 +11,17 @@ import json
 import secrets
 from datetime import timedelta
 
-from pydantic import ValidationError
-
 from sandbox.google.guests import Account, GuestCloud, Machine
 from sandbox.google.machines import machine_type
 from sandbox.google.service import short
 from sandbox.guests.attributes import CONTROL_PLANE, ROLE, ControlPlaneAttributes, MetadataError
 from sandbox.guests.clusters import Clusters
-from sandbox.guests.identity import account, system_uuid
+from sandbox.guests.identity import account, read_join_secret, system_uuid
 from sandbox.guests.network import UnreachableError, require_internet
 from sandbox.guests.project import Project
 from sandbox.guests.script import Script
 from sandbox.kubernetes.api import Object
-from sandbox.kubernetes.joining import JoinError, JoinSecret, Kubelet
+from sandbox.kubernetes.joining import JoinSecret, Kubelet
 from sandbox.kubernetes.kubeadm import ClusterSettings, KubeadmCluster
 
 BOOT_SECONDS = 150.0  # boot, packages, images, kubeadm init
@@ -67,11 +65,7 @@ class ControlPlaneMachine:
     def _first_replicas_disk(self, machine: Machine, wanted: ControlPlaneAttributes) -> str:
         """Joins the cluster of the first replica by what it has published for its peers."""
         _data_disk(machine)  # holds this replica's etcd
-        payload = account(self._cloud, machine).access_secret(wanted.peers)
-        try:
-            secret = JoinSecret.model_validate_json(payload)
-        except ValidationError as error:
-            raise JoinError(f"{wanted.peers} is of no use: {error}") from None
+        secret = read_join_secret(self._cloud, machine, wanted.peers)
         first = self._project.machine_at(wanted.first_address)
         disk = first.data_disks.get(DATA_DISK, "") if first and first.attributes.get(ROLE) == CONTROL_PLANE else ""
         cluster = self._clusters.of(disk)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import uuid
 
+from pydantic import ValidationError
+
 from sandbox.google.guests import Account, GuestCloud, Machine
 from sandbox.guests.attributes import MetadataError
+from sandbox.kubernetes.joining import JoinError, JoinSecret
 
 CLOUD_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
@@ -23,3 +26,15 @@ def account(cloud: GuestCloud, machine: Machine) -> Account:
     if CLOUD_SCOPE not in attached.get("scopes", []):
         raise MetadataError(f"the machine's access scopes lack {CLOUD_SCOPE}: Secret Manager refuses its token")
     return cloud.account(machine.service_account)
+
+
+def read_join_secret(cloud: GuestCloud, machine: Machine, name: str) -> JoinSecret:
+    """A secret that says how to join, as the machine's service account reads it.
+
+    Raises GoogleError where it may not or there is none, JoinError where the payload is of no use.
+    """
+    payload = account(cloud, machine).access_secret(name)
+    try:
+        return JoinSecret.model_validate_json(payload)
+    except ValidationError as error:
+        raise JoinError(f"{name} is of no use: {error}") from None

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from pydantic import ValidationError
-
 from sandbox.google.guests import GuestCloud, Machine
 from sandbox.google.machines import machine_type
 from sandbox.google.service import short
 from sandbox.guests.attributes import MetadataError, NodeAttributes
 from sandbox.guests.clusters import Clusters
-from sandbox.guests.identity import account, system_uuid
+from sandbox.guests.identity import read_join_secret, system_uuid
 from sandbox.guests.network import require_connection, require_internet
 from sandbox.guests.project import Project
 from sandbox.guests.script import Script
-from sandbox.kubernetes.joining import JoinError, JoinSecret, Kubelet, join
+from sandbox.kubernetes.joining import Kubelet, join
 from sandbox.kubernetes.nodes import POOL_LABEL
 
 BOOT_SECONDS = 120.0  # boot, packages, kubeadm join
@@ -39,11 +37,7 @@ class NodeMachine:
         if not machine.alias_ranges:
             raise MetadataError("the machine has no alias IP range: there are no addresses for its pods")
         require_internet(self._cloud, machine)
-        payload = account(self._cloud, machine).access_secret(wanted.join_secret)
-        try:
-            secret = JoinSecret.model_validate_json(payload)
-        except ValidationError as error:
-            raise JoinError(f"{wanted.join_secret} is of no use: {error}") from None
+        secret = read_join_secret(self._cloud, machine, wanted.join_secret)
         if cluster := self._clusters.at(secret.apiServer):
             require_connection(self._cloud, machine, cluster.settings.api_address, API_PORT)
         join(secret, _kubelet(machine, wanted))

@@ -8,6 +8,7 @@ from itertools import combinations
 
 from spec.catalogue import GENERATIONS
 from spec.cluster import GkeCluster
+from spec.hosts import CPU_MAX_PODS
 from spec.network import CreatedNetwork, pod_block
 from spec.platform import SYSTEM_POOL, Platform, default_machine
 from spec.rules.clusters import written_pools
@@ -16,7 +17,6 @@ from spec.rules.slices import cloud_labels, key_region, node_marks
 from spec.self_managed import ExistingCluster, SelfManagedCluster
 
 RESERVED_NAMESPACES = ("default", "kube-", "gke-", "gmp-", "kueue-system", "jobset-system")
-SYSTEM_MAX_PODS = 110
 GOOGLE_RESERVED_ADDRESSES = 4
 WINDOW_MIN_HOURS = 4
 AVAILABLE_HOURS, ROLLING_DAYS = 48, 32
@@ -101,7 +101,7 @@ def ranges_apart(platform: Platform) -> Iterator[Finding]:
 )
 def ranges_large_enough(platform: Platform) -> Iterator[Finding]:
     hosts = [(sum(pool.most_nodes for pool in plan.pools), plan.max_pods_per_node) for plan in platform.slice_plans]
-    hosts.append((platform.most_nodes - sum(count for count, _ in hosts), SYSTEM_MAX_PODS))
+    hosts.append((platform.most_nodes - sum(count for count, _ in hosts), CPU_MAX_PODS))
     nodes = platform.most_nodes
     pods = sum(count * pod_block(max_pods) for count, max_pods in hosts)
     ranges = _known_ranges(platform)

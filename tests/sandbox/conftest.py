@@ -19,6 +19,7 @@ import yaml
 from sandbox.kubernetes.api import ApiClient
 from sandbox.run_directory import CHECKOUT, RunDirectory
 from sandbox.session import Plan, Session, running
+from tests.sandbox.conftest_google import Cloud, connected
 
 PLATFORM = "tpu-platform:platform"
 PACK = ("--policy-pack", "policies")
@@ -38,6 +39,13 @@ def sandbox_session() -> Iterator[Session]:
     """One sandbox per test process, on the stand-in plugins, whose long operations end at once."""
     with short_directory() as scratch, running(RunDirectory(scratch / "run"), Plan(real_plugins=False)) as session:
         yield session
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Cloud]:
+    """The emulated cloud by itself, for one file of tests."""
+    with connected() as cloud:
+        yield cloud
 
 
 @dataclass(frozen=True)

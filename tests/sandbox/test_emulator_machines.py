@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from ipaddress import IPv4Network
 from typing import Any
 
@@ -35,12 +34,6 @@ REGIONAL = f"{COMPUTE}/regions/{REGION}"
 MACHINE = "tpu7x-standard-4t"
 PODS = {"ipCidrRange": "/24", "subnetworkRangeName": "pods"}
 DO_NOTHING: Body = {"instanceLifecyclePolicy": {"defaultActionOnFailure": "DO_NOTHING"}}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Cloud]:
-    with connected() as cloud:
-        yield cloud
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from tests.sandbox.conftest_google import (
     Body,
     Cloud,
     compact,
-    connected,
     pool,
 )
 
@@ -32,12 +30,6 @@ FLEX: Body = {
 }
 QUEUED: Body = {**FLEX, "queuedProvisioning": {"enabled": True}}
 SINGLE = "ct6e-standard-1t"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Cloud]:
-    with connected() as cloud:
-        yield cloud
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +37,6 @@ from tests.sandbox.conftest_google import (
 
 NETWORKS = f"{COMPUTE}/global/networks"
 SINGLE = "ct6e-standard-1t"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Cloud]:
-    with connected() as cloud:
-        yield cloud
 
 
 @pytest.fixture

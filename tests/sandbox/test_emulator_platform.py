@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.sandbox.conftest_google import (
@@ -24,7 +22,6 @@ from tests.sandbox.conftest_google import (
     Body,
     Cloud,
     cluster,
-    connected,
     group,
     instance,
     pool,
@@ -35,12 +32,6 @@ from tests.sandbox.conftest_google import (
 NETWORKS = f"{COMPUTE}/global/networks"
 SUBNETWORKS = f"{COMPUTE}/regions/{REGION}/subnetworks"
 FIREWALLS = f"{COMPUTE}/global/firewalls"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Cloud]:
-    with connected() as cloud:
-        yield cloud
 
 
 @pytest.fixture

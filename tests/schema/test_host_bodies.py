@@ -8,7 +8,6 @@ import copy
 import json
 import os
 import re
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -24,7 +23,6 @@ from tests.graph.recording import ROOT
 from tests.schema.test_request_bodies import (
     CREATED_BY,
     GOLDENS,
-    OWNER,
     SHAPES,
     WITHOUT_BODY,
     Json,
@@ -34,6 +32,7 @@ from tests.schema.test_request_bodies import (
     factored,
     renamed,
     route_of,
+    sent,
     shared,
     unnoticed,
 )
@@ -97,23 +96,10 @@ def models() -> Json:
     }
 
 
-def seeds(family: str) -> Iterator[Json]:
-    """The reservations that the platform of a family refers to."""
-    for shape, (machine, _) in SHAPES[family].items():
-        common = {"zone": ZONES[family], "name": f"reserved-{shape}", "machine_type": machine, "count": 100}
-        yield {**common, "project": PROJECT}
-        yield {**common, "project": OWNER, "share_with": [PROJECT]}
-
-
 @cache
 def sent_by_family(family: str) -> list[Json]:
     """The requests with a body that creating a family's platform sends."""
-    with emulated_cloud() as cloud:
-        cloud.control("zones", zone=ZONES[family], generations=[family])
-        for seed in seeds(family):
-            cloud.control("reservations", **seed)
-        cloud.make(recorded(platform(family)))
-        return cloud.writes()
+    return sent(family, platform(family))
 
 
 @cache

@@ -99,15 +99,20 @@ def seeds(family: str) -> Iterator[Json]:
         yield {**common, "project": OWNER, "share_with": [PROJECT]}
 
 
-@cache
-def sent_by_family(family: str) -> list[Json]:
-    """The requests with a body that creating the Google resources of a family's platform sends."""
+def sent(family: str, platform: Json) -> list[Json]:
+    """The requests with a body that creating the Google resources of a platform of the family's slices sends."""
     with emulated_cloud() as cloud:
         cloud.control("zones", zone=ZONES[family], generations=[family])
         for seed in seeds(family):
             cloud.control("reservations", **seed)
-        cloud.make(recorded(platform(family)))
+        cloud.make(recorded(platform))
         return cloud.writes()
+
+
+@cache
+def sent_by_family(family: str) -> list[Json]:
+    """The same of a family's platform."""
+    return sent(family, platform(family))
 
 
 @cache
