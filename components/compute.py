@@ -92,7 +92,7 @@ def _own_cluster(
     identity = NodeIdentity("control-plane-identity", platform=platform, account=CONTROL_PLANE, after=after)
     network = Network("network", platform=platform, machines=Machines(nodes, [identity.email]), after=after)
     disks = DataDisks("control-plane-disk", platform=platform, cluster=cluster, network=network, after=after)
-    generation = disks.first.disk_id
+    generation = disks.generation
     secrets = BootstrapSecrets(
         "bootstrap-secrets",
         platform=platform,

@@ -6,6 +6,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from components.network import Network
+from components.outputs import told
 from spec import hosts
 from spec.hosts import ControlPlaneMachine
 from spec.platform import Platform, default_disk
@@ -15,15 +16,16 @@ from spec.self_managed import SelfManagedCluster
 class DataDisks(pulumi.ComponentResource):
     """A data disk for each machine, in their order.
 
-    The first one is the cluster's identity: its `disk_id`, which no other disk has had, tells one cluster from the
-    next. What kubeadm reads only once, when it makes a cluster, stands in the description, which cannot be edited: so
-    another range of addresses is planned as what it is, another cluster. The other disks hold members of that cluster,
-    and go with it.
+    The first one is the cluster's identity: its number (`generation`), which no other disk has had, tells one cluster
+    from the next. What kubeadm reads only once, when it makes a cluster, stands in the description, which cannot be
+    edited: so another range of addresses is planned as what it is, another cluster. The other disks hold members of
+    that cluster, and go with it.
     """
 
     TYPE = "tpu:compute:DataDisks"
     by_machine: dict[ControlPlaneMachine, gcp.compute.Disk]
     first: gcp.compute.Disk
+    generation: pulumi.Output[str]
 
     def __init__(
         self,
@@ -41,7 +43,8 @@ class DataDisks(pulumi.ComponentResource):
         addresses = f"pods {platform.network.pods_cidr}, services {platform.network.services_cidr}"
         founder = pulumi.Output.concat("First of a cluster in ", network.subnetwork, f" with {addresses}")
         self.first = self._disk(first, founder)
-        member = pulumi.Output.concat("Further one of the cluster of disk ", self.first.disk_id)
+        self.generation = told(self.first.disk_id)
+        member = pulumi.Output.concat("Further one of the cluster of disk ", self.generation)
         self.by_machine = {first: self.first, **{machine: self._disk(machine, member) for machine in others}}
         self.register_outputs({"disks": [machine.disk for machine in self.by_machine]})
 

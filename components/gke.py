@@ -7,6 +7,7 @@ from components.built import Built
 from components.cluster import Cluster
 from components.identity import NodeIdentity
 from components.network import Machines, Network
+from components.outputs import told
 from components.services import Services
 from components.slices import Slices
 from components.system_pools import CpuPools
@@ -39,7 +40,7 @@ def build_gke(platform: Platform, services: Services, identity: NodeIdentity) ->
             policies=policies,
             opts=pulumi.ResourceOptions(protect=plan.protect),
         )
-    endpoint = cluster.control_plane_endpoints_config.dns_endpoint_config.endpoint
+    endpoint = told(cluster.control_plane_endpoints_config.dns_endpoint_config.endpoint)
     access = Access(
         "access",
         kubeconfig=gke_kubeconfig(endpoint, platform.cluster_name),

@@ -8,6 +8,7 @@ import pulumi_gcp as gcp
 from components.boot_scripts import boot_script
 from components.identity import CLOUD_PLATFORM
 from components.network import Network
+from components.outputs import told
 from spec import hosts
 from spec.hosts import CREATE_MINUTES, DELETE_MINUTES, HostGroup, HostTemplate
 from spec.platform import Platform
@@ -65,7 +66,7 @@ class HostGroups(pulumi.ComponentResource):
             key: self._group(f"{name}-{key}", group, templates[group.template.name]) for key, group in groups.items()
         }
         self.stable = {
-            group.name: self.groups[key].statuses.apply(lambda statuses: bool(statuses[0].is_stable))
+            group.name: told(self.groups[key].statuses).apply(lambda statuses: bool(statuses[0].is_stable))
             for key, group in groups.items()
         }
         self.register_outputs({"groups": [group.name for group in groups.values()]})

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_gcp as gcp
 
+from components.outputs import told
 from spec.platform import Backend, Platform
 
 
@@ -64,13 +65,13 @@ class NodeIdentity(pulumi.ComponentResource):
             display_name=f"{account.title} of TPU platform {platform.name}",
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)),
         )
-        self.email, self.member = resource.email, resource.member
+        self.email, self.member = told(resource.email), told(resource.member)
         self.ready = [
             gcp.projects.IAMMember(
                 f"{name}-{key}",
                 project=platform.project,
                 role=role,
-                member=resource.member,
+                member=self.member,
                 opts=pulumi.ResourceOptions(parent=self),
             )
             for key, role in account.roles.items()
