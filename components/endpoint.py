@@ -17,8 +17,8 @@ from spec.platform import Platform
 from spec.self_managed import ExistingCluster
 
 READ_SECRET = "gcp:secretmanager/getSecretVersionAccess:getSecretVersionAccess"
-MISSING = "404"
-"""In what the provider says of a secret without a version."""
+MISSING = "googleapi: Error 404"
+"""In what the provider says of a secret without a version (google.golang.org/api `googleapi.Error`)."""
 INTERVAL_SECONDS = 5.0
 PATIENCE_SECONDS = 20 * 60
 """A machine boots, installs Kubernetes and starts it in about five minutes."""

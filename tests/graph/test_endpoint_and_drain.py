@@ -26,6 +26,7 @@ from tests.spec.platforms import EXISTING, EXISTING_NETWORK, ZONES, load
 TRAIN = {"machine_type": "ct6e-standard-4t", "topology": "4x4", "capacity": {"model": "reservation", "name": "r"}}
 DRAINED = {**TRAIN, "node_drain": {"grace": "10m", "pdb_timeout": "5m"}}
 MISSING = "invoke of gcp:secretmanager/... failed: googleapi: Error 404: Secret not found or has no versions., notFound"
+REFUSED = "googleapi: Error 403: Permission 'secretmanager.versions.access' denied on projects/lab-404, forbidden"
 FOUND = Endpoint("https://10.0.0.5:6443", "Y2E=")
 
 # --- the endpoint -----------------------------------------------------------------------------------------------------
@@ -106,13 +107,13 @@ def test_an_endpoint_that_was_lost_is_said(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_another_refusal_is_not_taken_for_a_loss(own: Platform, answers: Answers) -> None:
-    answers("Error 403: Permission 'secretmanager.versions.access' denied")
+    answers(REFUSED)
     with pytest.raises(Exception, match="403"):
         asyncio.run(known(own))
 
 
 def test_a_refusal_is_not_waited_out(own: Platform, answers: Answers) -> None:
-    answers("Error 403: Permission 'secretmanager.versions.access' denied", FOUND)
+    answers(REFUSED, FOUND)
     with pytest.raises(Exception, match="403"):
         asyncio.run(until_published(own))
 
