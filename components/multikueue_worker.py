@@ -10,6 +10,7 @@ import pulumi_kubernetes as k8s
 
 from components.access import ClusterAccess
 from components.kueue import NAMESPACE
+from components.outputs import told
 from spec.kueue import FRAMEWORKS
 from spec.platform import Platform
 
@@ -74,7 +75,7 @@ class MultiKueueWorker(pulumi.ComponentResource):
             opts=access.options(self, depends_on=[account]),
         )
         # The id keeps a first preview from looking at data that the cluster has yet to fill in.
-        known = pulumi.Output.all(id=token.id, data=token.data, endpoint=access.endpoint)
+        known = pulumi.Output.all(id=token.id, data=told(token.data), endpoint=access.endpoint)
         self.kubeconfig = pulumi.Output.secret(
             known.apply(lambda of: kubeconfig(platform.cluster_name, of["endpoint"], of["data"]["token"]))
         )

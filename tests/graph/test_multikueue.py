@@ -144,6 +144,14 @@ def test_a_worker_exports_a_kubeconfig_that_kueue_accepts(worker_graph: GraphMon
     assert context["context"] == {"cluster": cluster["name"], "user": user["name"]}
 
 
+def test_a_token_that_the_cluster_has_yet_to_fill_in_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So an update that ended while the Secret was made can be followed by a preview, or by a destroy."""
+    recorded(monkeypatch, WORKER)
+    monkeypatch.delitem(Update.COMPUTED, SECRET)
+    config = {"gcp:project": "my-project", "tpu-platform:platform": json.dumps(WORKER)}
+    assert opened(record_main(config).exports)["multikueue"] == rpc.UNKNOWN
+
+
 def test_only_a_workers_endpoint_takes_the_token(worker_graph: GraphMonitor, manager_graph: GraphMonitor) -> None:
     """By default GKE takes no Kubernetes tokens at the DNS endpoint, which is the one the kubeconfig names."""
     found = {}
