@@ -1,19 +1,21 @@
 """DRA devices as teams ask for them: a DeviceClass for each generation, a claim template for each kind of host."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pulumi
 import pulumi_kubernetes as k8s
 
 from components.access import ClusterAccess
-from components.namespaces import Namespaces
 from spec import queueing
 from spec.platform import Platform
 from spec.queueing import ClaimTemplate
 
 
 class Claims(pulumi.ComponentResource):
-    """DeviceClasses carry the selectors and templates only counts, which is what Kueue can hold a quota on."""
+    """DeviceClasses carry the selectors and templates only counts, which is what Kueue can hold a quota on.
+
+    `namespaces`: by the name of each, what everything in it comes after.
+    """
 
     TYPE = "tpu:kubernetes:Claims"
     device_classes: list[pulumi.Resource]
@@ -24,7 +26,7 @@ class Claims(pulumi.ComponentResource):
         *,
         platform: Platform,
         access: ClusterAccess,
-        namespaces: Namespaces,
+        namespaces: Mapping[str, Sequence[pulumi.Resource]],
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
@@ -51,7 +53,9 @@ class Claims(pulumi.ComponentResource):
             opts=self._access.options(self, depends_on=after),
         )
 
-    def _template(self, template: ClaimTemplate, namespaces: Namespaces) -> k8s.resource.v1.ResourceClaimTemplate:
+    def _template(
+        self, template: ClaimTemplate, namespaces: Mapping[str, Sequence[pulumi.Resource]]
+    ) -> k8s.resource.v1.ResourceClaimTemplate:
         resource = k8s.resource.v1
         request = resource.DeviceRequestArgs(
             name="tpu",
@@ -68,5 +72,5 @@ class Claims(pulumi.ComponentResource):
             spec=resource.ResourceClaimTemplateSpecArgs(
                 spec=resource.ResourceClaimSpecArgs(devices=resource.DeviceClaimArgs(requests=[request]))
             ),
-            opts=self._access.options(self, depends_on=[namespaces.by_name[template.namespace], *self.device_classes]),
+            opts=self._access.options(self, depends_on=[*namespaces[template.namespace], *self.device_classes]),
         )

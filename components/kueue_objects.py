@@ -8,8 +8,7 @@ from typing import Any
 import pulumi
 
 from components.access import ClusterAccess
-
-API = "kueue.x-k8s.io/v1beta2"
+from spec.kueue import OBJECTS_API
 
 
 @dataclass(frozen=True)
@@ -37,10 +36,10 @@ class KueueObjects:
         metadata = {"name": name, "namespace": namespace, "annotations": annotations}
         where = f"-{namespace}" if namespace else ""
         return pulumi.CustomResource(
-            f"kubernetes:{API}:{kind}",
+            f"kubernetes:{OBJECTS_API}:{kind}",
             f"{self.name}-{kind.lower()}-{name}{where}",
             {
-                "apiVersion": API,
+                "apiVersion": OBJECTS_API,
                 "kind": kind,
                 "metadata": {key: value for key, value in metadata.items() if value},
                 **({} if spec is None else {"spec": spec}),

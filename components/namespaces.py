@@ -18,11 +18,13 @@ class Namespaces(pulumi.ComponentResource):
         self, name: str, *, platform: Platform, access: ClusterAccess, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__(self.TYPE, name, None, opts)
-        queued = {namespace for queue in platform.queues.values() for namespace in queue.namespaces}
         security = pod_security(platform)
         self.by_name = {
             namespace: self._namespace(
-                name, namespace, security | ({OPT_IN_LABEL: "true"} if namespace in queued else {}), access
+                name,
+                namespace,
+                security | ({OPT_IN_LABEL: "true"} if namespace in platform.queue_namespaces else {}),
+                access,
             )
             for namespace in platform.workload_namespaces
         }

@@ -1,6 +1,6 @@
 """The whole graph, read top to bottom: services, network, cluster, slices, access, and what runs inside."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi
@@ -40,7 +40,7 @@ def build(platform: Platform) -> dict[str, Any]:
 
         built = build_compute(platform, services, identity, drain)
     access = built.access
-    namespaces = Namespaces("namespaces", platform=platform, access=access)
+    namespaces = install_namespaces(platform, access)
     if platform.compute_classes:
         ComputeClasses("compute-classes", platform=platform, access=access)
     kueue = install_controllers(platform, access, namespaces)
@@ -51,27 +51,37 @@ def build(platform: Platform) -> dict[str, Any]:
     return exported
 
 
-def install_controllers(platform: Platform, access: ClusterAccess, namespaces: Namespaces) -> Sequence[pulumi.Resource]:
+def install_namespaces(platform: Platform, access: ClusterAccess) -> Mapping[str, Sequence[pulumi.Resource]]:
+    """By namespace, what everything in it comes after: itself, or nothing where the cluster has it already."""
+    if not platform.installs("namespaces"):
+        return dict.fromkeys(platform.workload_namespaces, ())
+    made = Namespaces("namespaces", platform=platform, access=access).by_name
+    return {name: [namespace] for name, namespace in made.items()}
+
+
+def install_controllers(
+    platform: Platform, access: ClusterAccess, namespaces: Mapping[str, Sequence[pulumi.Resource]]
+) -> Sequence[pulumi.Resource]:
     """What hands out devices and JobSet side by side; Kueue after them, since it queues what they serve; then queues.
 
     Returns what must be there before anything else of Kueue; empty without queues.
     """
-    devices = {plan.devices for plan in platform.slice_plans}
-    if platform.backend == "compute" and "device-plugin" in devices:
+    if platform.installs("device-plugin"):
         DevicePlugin("device-plugin", access=access)
     driver: list[pulumi.Resource] = []
-    if "dra" in devices:
+    if platform.installs("dra-driver"):
         driver = [DraDriver("dra-driver", platform=platform, access=access).release]
-    claims: list[pulumi.Resource] = []
+    after: list[pulumi.Resource] = []
     if any(plan.devices == "dra" for plan in platform.shared_plans):
         # Also on a manager, which has no driver: Kueue counts a job's devices there before it hands the job out.
-        claims = Claims("claims", platform=platform, access=access, namespaces=namespaces, after=driver).device_classes
-    jobset = JobSet("jobset", platform=platform, access=access)
+        after += Claims("claims", platform=platform, access=access, namespaces=namespaces, after=driver).device_classes
+    if platform.installs("jobset"):
+        after.append(JobSet("jobset", platform=platform, access=access).release)
     if not platform.queues:
         return []
-    kueue = Kueue("kueue", platform=platform, access=access, after=[jobset.release, *claims])
-    after, gate = [kueue.release], webhook_gate()
-    checks = {}
+    if platform.installs("kueue"):
+        after = [Kueue("kueue", platform=platform, access=access, after=after).release]
+    gate, checks = webhook_gate(), {}
     if platform.multikueue and platform.is_manager:
         manager = MultiKueueManager(
             "multikueue",

@@ -7,7 +7,6 @@ import pulumi
 
 from components.access import ClusterAccess
 from components.kueue_objects import KueueObjects
-from components.namespaces import Namespaces
 from spec import queueing
 from spec.platform import Platform
 from spec.queueing import ClusterQueue, Flavor, FlavorQuota, Toleration
@@ -16,7 +15,10 @@ PROVISIONING_CLASS = "queued-provisioning.gke.io"
 
 
 class Queues(pulumi.ComponentResource):
-    """Topology, flavors and checks first, then cohorts and cluster queues, then the local queues of each namespace."""
+    """Topology, flavors and checks first, then cohorts and cluster queues, then the local queues of each namespace.
+
+    `namespaces`: by the name of each, what everything in it comes after.
+    """
 
     TYPE = "tpu:kubernetes:Queues"
 
@@ -26,7 +28,7 @@ class Queues(pulumi.ComponentResource):
         *,
         platform: Platform,
         access: ClusterAccess,
-        namespaces: Namespaces,
+        namespaces: Mapping[str, Sequence[pulumi.Resource]],
         after: Sequence[pulumi.Resource],
         gate: pulumi.ResourceHookBinding,
         checks: Mapping[str, pulumi.CustomResource],
@@ -46,7 +48,7 @@ class Queues(pulumi.ComponentResource):
         for queue in queues:
             cluster_queue = self._cluster_queue(queue, flavor_objects, checks, cohorts)
             for namespace in queue.namespaces:
-                self._local_queue(queue, namespace, cluster_queue, namespaces)
+                self._local_queue(queue, namespace, [*namespaces[namespace], cluster_queue])
         self.register_outputs({"queues": [queue.name for queue in queues]})
 
     def _topology(self) -> pulumi.CustomResource:
@@ -123,14 +125,14 @@ class Queues(pulumi.ComponentResource):
         )
 
     def _local_queue(
-        self, queue: ClusterQueue, namespace: str, cluster_queue: pulumi.Resource, namespaces: Namespaces
+        self, queue: ClusterQueue, namespace: str, depends_on: Sequence[pulumi.Resource]
     ) -> pulumi.CustomResource:
         return self._object(
             "LocalQueue",
             queue.name,
             {"clusterQueue": queue.name},
             namespace=namespace,
-            depends_on=[namespaces.by_name[namespace], cluster_queue],
+            depends_on=depends_on,
         )
 
 

@@ -16,9 +16,15 @@ from spec import queueing
 if TYPE_CHECKING:
     from spec.platform import Platform
 
+OBJECTS_API = "kueue.x-k8s.io/v1beta2"
+"""API version of queues, flavors and the rest that the platform makes."""
+
 OPT_IN_LABEL = "tpu-platform/queues"
 """Label of namespaces whose workloads Kueue manages. The chart copies the selector into the webhooks, so a broken Kueue
 can block nothing outside these namespaces."""
+
+NAME_LABEL = "kubernetes.io/metadata.name"
+"""Label with which Kubernetes itself marks each namespace."""
 
 FRAMEWORKS = ("batch/job", "jobset.x-k8s.io/jobset")
 
@@ -72,10 +78,19 @@ class ClientConnection(_Section):
     burst: int = 500
 
 
-class LabelSelector(_Section):
-    """A Kubernetes label selector by exact labels."""
+class Requirement(_Section):
+    """That a label has one of some values."""
 
-    match_labels: dict[str, str]
+    key: str
+    operator: Literal["In"] = "In"
+    values: Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+class LabelSelector(_Section):
+    """A Kubernetes label selector, by exact labels or by requirements."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: tuple[Requirement, ...] | None = None
 
 
 class RequeuingStrategy(_Section):
@@ -182,7 +197,7 @@ def configuration(platform: "Platform") -> Configuration:
     settings = platform.software.kueue
     classes = tuple(queueing.device_classes(platform))
     return Configuration(
-        managed_jobs_namespace_selector=LabelSelector(match_labels={OPT_IN_LABEL: "true"}),
+        managed_jobs_namespace_selector=_managed_namespaces(platform),
         wait_for_pods_ready=WaitForPodsReady(
             timeout=settings.pods_ready_timeout,
             recovery_timeout=settings.recovery_timeout,
@@ -199,6 +214,14 @@ def configuration(platform: "Platform") -> Configuration:
             workloads=WorkloadRetention(after_finished=settings.keep_finished)
         ),
     )
+
+
+def _managed_namespaces(platform: "Platform") -> LabelSelector:
+    """Namespaces of queues, by the label that the platform gives them; by their names where it does not make them."""
+    if platform.installs("namespaces"):
+        return LabelSelector(match_labels={OPT_IN_LABEL: "true"})
+    names = Requirement(key=NAME_LABEL, values=platform.queue_namespaces)
+    return LabelSelector(match_expressions=(names,))
 
 
 def render(value: Configuration) -> str:

@@ -12,7 +12,7 @@ from spec.model import Day, Flag, Labels, Model, Name, Zone
 from spec.multikueue import MultiKueue
 from spec.network import CreatedNetwork, Network
 from spec.queues import Cohort, Queue
-from spec.self_managed import ExistingCluster, SelfManagedCluster
+from spec.self_managed import ExistingCluster, InCluster, SelfManagedCluster
 from spec.slice import Slice
 from spec.slices import (
     HOURS_PER_MONTH,
@@ -166,8 +166,34 @@ class Platform(Model):
     @property
     def workload_namespaces(self) -> tuple[str, ...]:
         """Namespaces that work is submitted from: the platform's own and those of its queues."""
-        queued = (namespace for queue in self.queues.values() for namespace in queue.namespaces)
-        return tuple(dict.fromkeys([*self.namespaces, *queued]))
+        return tuple(dict.fromkeys([*self.namespaces, *self.queue_namespaces]))
+
+    @property
+    def queue_namespaces(self) -> tuple[str, ...]:
+        """Namespaces whose workloads go through a queue."""
+        return tuple(dict.fromkeys(namespace for queue in self.queues.values() for namespace in queue.namespaces))
+
+    @property
+    def used_inside(self) -> tuple[InCluster, ...]:
+        """What must be in the cluster for the slices and queues to work, whoever puts it there; GKE's own aside."""
+        devices = {plan.devices for plan in self.slice_plans}
+        used: dict[InCluster, bool] = {
+            "device-plugin": self.backend == "compute" and "device-plugin" in devices,
+            "dra-driver": "dra" in devices,
+            "jobset": True,
+            "kueue": bool(self.queues),
+            "namespaces": True,
+        }
+        return tuple(part for part, is_used in used.items() if is_used)
+
+    @property
+    def provided(self) -> tuple[InCluster, ...]:
+        """What the cluster has already, used or not."""
+        return self.cluster.provides if isinstance(self.cluster, ExistingCluster) else ()
+
+    def installs(self, part: InCluster) -> bool:
+        """Whether the platform puts this into its cluster: it is used there, and not provided."""
+        return part in self.used_inside and part not in self.provided
 
     @property
     def is_manager(self) -> bool:

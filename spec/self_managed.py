@@ -39,6 +39,10 @@ _PEM_CHECK, _PEM_SCHEMA = text(
     "the cluster's ca.crt, which begins with -----BEGIN CERTIFICATE-----",
 )
 
+InCluster = Literal["device-plugin", "dra-driver", "jobset", "kueue", "namespaces"]
+"""What slices and queues use inside a cluster, beside objects of the platform's own: software by its name, and the
+namespaces of workloads."""
+
 OLDEST_WITH_DRA = "1.34"
 """First minor version whose `resource.k8s.io/v1` is on by default, which the DRA driver and claims need."""
 
@@ -103,3 +107,5 @@ class ExistingCluster(Joining):
     """Secret from which hosts take their short-lived join token; docs/self-managed.md has its form."""
     access_secret: SecretName
     """Secret from which this program takes its short-lived credential; docs/self-managed.md has its form."""
+    provides: tuple[InCluster, ...] = ()
+    """What the cluster has already: used, and neither installed nor deleted. `namespaces`: all of them."""

@@ -15,6 +15,7 @@ from spec.slices import SlicePlan
 if TYPE_CHECKING:
     from spec.platform import Platform
 
+JOBSET_API = "jobset.x-k8s.io/v1alpha2"
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
@@ -80,7 +81,7 @@ def jobset(platform: "Platform", plan: SlicePlan, job: Job) -> Manifest:
     flavor = queueing.flavors(platform)[queueing.flavor_of(plan)]
     _check_fit(platform, plan, job)
     return {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "apiVersion": JOBSET_API,
         "kind": "JobSet",
         "metadata": _jobset_metadata(plan, flavor, job),
         "spec": {

@@ -199,6 +199,22 @@ def permissions(
         typer.echo(text.as_json(found) if as_json else text.as_text(found))
 
 
+@app.command()
+def kueue(stack: Stack = None, file: File = None, as_json: AsJson = False) -> None:
+    """Print the configuration that Kueue needs for a stack's queues, to compare one with that the cluster has already.
+
+    Exit code 1: the configuration has errors, or there are no queues. 2: wrong usage.
+    """
+    from tools import kueue as text
+
+    platform = _platform(_stack_file(stack, file), as_json)
+    try:
+        typer.echo(text.as_json(platform) if as_json else text.as_text(platform), nl=as_json)
+    except text.NoQueuesError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(CONFIGURATION_ERROR) from None
+
+
 def _stack_name(path: Path) -> str:
     return path.name.removeprefix("Pulumi.").removesuffix(".yaml")
 

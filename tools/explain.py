@@ -20,11 +20,13 @@ NEVER_WRAPPED = ("slices", "one slice")
 def as_json(platform: Platform) -> str:
     """The platform's plan as JSON; shapes as in `SlicePlan.summary` and `Platform.totals`.
 
-    `groups`: managed instance groups, of a platform without GKE.
+    `inside`: what the slices and queues use in the cluster, by who puts it there. `groups`: managed instance groups, of
+    a platform without GKE.
     """
     return json.dumps(
         {
             "cluster": {"kind": platform.cluster.kind, "backend": platform.backend, "location": platform.location},
+            "inside": _inside(platform),
             "slices": [plan.summary() for plan in platform.slice_plans],
             "policies": [
                 {"name": policy.name, "topology": policy.topology, "mode": policy.mode}
@@ -36,6 +38,14 @@ def as_json(platform: Platform) -> str:
         },
         indent=2,
     )
+
+
+def _inside(platform: Platform) -> dict[str, list[str]]:
+    used = platform.used_inside
+    return {
+        "installed": [part for part in used if platform.installs(part)],
+        "provided": [part for part in used if not platform.installs(part)],
+    }
 
 
 def _groups(platform: Platform, plan: SlicePlan) -> tuple[HostGroup, ...]:
@@ -63,7 +73,7 @@ def _notice(error: Any) -> dict[str, str]:
 
 
 def as_text(platform: Platform) -> RenderableType:
-    """Heading, a row for each group of slices, totals, quotas and warnings, for rich to print."""
+    """Heading, a row for each group of slices, totals, quotas, software and warnings, for rich to print."""
     heading = Text.assemble(
         (platform.name, "bold"),
         f" in {platform.project}: {cluster_words(platform)}, slices in {platform.zone}",
@@ -76,7 +86,7 @@ def as_text(platform: Platform) -> RenderableType:
     warnings = [
         Text(f"warning: {warning.path}\n  {warning.message}\n  -> {warning.hint}") for warning in platform.warnings
     ]
-    return Group(heading, table, _totals(platform), *_quotas(platform), *warnings)
+    return Group(heading, table, _totals(platform), *_quotas(platform), *_inside_lines(platform), *warnings)
 
 
 def _row(plan: SlicePlan) -> tuple[str, ...]:
@@ -118,6 +128,11 @@ def _quotas(platform: Platform) -> list[Text]:
         )
         for (metric, region), plans in needed.items()
     ]
+
+
+def _inside_lines(platform: Platform) -> list[Text]:
+    words = {"installed": "put into the cluster", "provided": "in the cluster already"}
+    return [Text(f"{words[key]}: {', '.join(parts)}") for key, parts in _inside(platform).items() if parts]
 
 
 def _totals(platform: Platform) -> Text:

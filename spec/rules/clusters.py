@@ -8,13 +8,17 @@ from spec.hosts import GROUP_NAME_LIMIT, group_name
 from spec.network import CreatedNetwork, ExistingNetwork
 from spec.platform import Platform
 from spec.rules.registry import PLATFORM, Finding
-from spec.self_managed import ControlPlane, ExistingCluster, SelfManagedCluster
+from spec.self_managed import ControlPlane, ExistingCluster, InCluster, SelfManagedCluster
+from spec.slices import DRA_LABEL
 
 OLDEST_VERSIONS = {
     "self-managed": ("1.34", "the controllers and the DRA driver are tried with that version and later"),
     "existing": ("1.31", "hosts join with kubeadm's configuration v1beta4"),
 }
 """By kind of cluster: the first minor version that hosts may have, and why."""
+
+# Settings of software that are read elsewhere than where it is installed.
+READ_ELSEWHERE = {"kueue": {"topology_aware"}}
 
 ARM_FAMILIES = ("t2a", "c4a", "n4a", "a4x")
 
@@ -279,3 +283,74 @@ def worker_without_gke(platform: Platform) -> Iterator[Finding]:
             "worker needs GKE: what its stack exports for a manager is the DNS endpoint of a GKE cluster",
             "leave multikueue out, and give the manager a kubeconfig of your own: workers: {NAME: {secret: SECRET}}",
         )
+
+
+@PLATFORM.rule(
+    "provides-once",
+    backend="compute",
+    reason="What a cluster has, it has once.",
+    source="this program",
+)
+def provides_once(platform: Platform) -> Iterator[Finding]:
+    for index, part in enumerate(platform.provided):
+        if part in platform.provided[:index]:
+            yield Finding(f"cluster.provides[{index}]", f"{part} is in the list twice", "name it once")
+
+
+@PLATFORM.rule(
+    "provides-settings",
+    backend="compute",
+    reason="A setting that nothing reads is refused rather than ignored: what a cluster has is configured there.",
+    source="this program",
+)
+def provides_settings(platform: Platform) -> Iterator[Finding]:
+    for part in dict.fromkeys(platform.provided):
+        key = part.replace("-", "_")
+        settings = getattr(platform.software, key, None)
+        if settings is None:
+            continue
+        for setting in sorted(settings.model_fields_set - READ_ELSEWHERE.get(key, set())):
+            yield Finding(
+                f"software.{key}.{setting}",
+                f"would do nothing: cluster.provides has {part}, so this program does not install it",
+                "leave it out, and set it where the cluster's own is configured",
+            )
+
+
+@PLATFORM.rule(
+    "provides-namespaces",
+    backend="compute",
+    reason="Objects are made in namespaces that the cluster has, and it does not have them by this program's default.",
+    source="this program",
+)
+def provides_namespaces(platform: Platform) -> Iterator[Finding]:
+    if "namespaces" in platform.provided and "namespaces" not in platform.model_fields_set:
+        yield Finding(
+            "namespaces",
+            "are not said, and cluster.provides has them",
+            "name namespaces that the cluster has; [] if those of queues are all",
+        )
+
+
+OTHER_DRIVER: dict[InCluster, tuple[InCluster, str]] = {
+    "device-plugin": ("dra-driver", f"keep it off hosts with the label {DRA_LABEL}=true, by node affinity"),
+    "dra-driver": ("device-plugin", f"let it run only on hosts with the label {DRA_LABEL}=true, by node affinity"),
+}
+"""By what a cluster has: the other one that hands out chips, and how the two keep apart."""
+
+
+@PLATFORM.rule(
+    "provides-one-driver",
+    backend="compute",
+    level="warning",
+    reason="The device plugin and the DRA driver on one host hand out every chip twice; this program's keep apart.",
+    source="TPU device plugin; kubernetes-sigs/dra-driver-google-tpu: runs everywhere by default",
+)
+def provides_one_driver(platform: Platform) -> Iterator[Finding]:
+    for part, (other, apart) in OTHER_DRIVER.items():
+        if part in platform.provided and other in platform.used_inside:
+            yield Finding(
+                "cluster.provides",
+                f"{part} is the cluster's own, and some slices use the {other}: on one host both hand out its chips",
+                apart,
+            )

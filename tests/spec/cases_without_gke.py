@@ -13,11 +13,17 @@ TEMPLATE = "projects/my-project/global/instanceTemplates/t"
 GOOGLES = "projects/ubuntu-os-accelerator-images/global/images"
 RANGES = {"nodes_cidr": "10.1.0.0/20", "pods_cidr": "10.64.0.0/14"}
 JOINED: dict[str, Any] = {"cluster": EXISTING, "network": EXISTING_NETWORK}
+DRA = SINGLE | {"devices": "dra"}
 
 
 def cluster(**settings: Any) -> dict[str, Any]:
     """A self-managed cluster with these settings."""
     return {"cluster": SELF_MANAGED | settings}
+
+
+def provided(*parts: str, **settings: Any) -> dict[str, Any]:
+    """A cluster that exists and has these."""
+    return JOINED | {"cluster": EXISTING | {"provides": list(parts)}, **settings}
 
 
 def control_plane(**settings: Any) -> dict[str, Any]:
@@ -400,6 +406,54 @@ ERRORS = [
         "kubeconfig of your own",
         (V6E, OWN | {"queues": {"q": {"namespaces": ["a"], "slices": {"s": 1}}}}),
     ),
+    Case(
+        "provides-once",
+        (V6E, provided("jobset", "kueue", "jobset")),
+        "cluster.provides[2]",
+        "jobset is in the list twice",
+        "once",
+        # What is not used yet may be listed all the same: it says what the cluster has.
+        (V6E, provided("device-plugin", "dra-driver", "jobset", "kueue", "namespaces", namespaces=["a"])),
+    ),
+    *[
+        Case(
+            "provides-settings",
+            (slice_, provided(part, software={key: {setting: value}})),
+            f"software.{key}.{setting}",
+            f"cluster.provides has {part}",
+            "leave it out",
+            right,
+        )
+        for slice_, part, key, setting, value, right in [
+            (V6E, "kueue", "kueue", "fair_sharing", False, (V6E, JOINED | {"software": {"kueue": {"retries": 3}}})),
+            (V6E, "kueue", "kueue", "version", "0.19.2", (V6E, provided("kueue", software={"kueue": {}}))),
+            (
+                V6E,
+                "kueue",
+                "kueue",
+                "retries",
+                3,
+                (V6E, provided("kueue", software={"kueue": {"topology_aware": True}})),
+            ),
+            (
+                V6E,
+                "jobset",
+                "jobset",
+                "version",
+                "0.12.0",
+                (V6E, provided("jobset", software={"kueue": {"retries": 3}})),
+            ),
+            (DRA, "dra-driver", "dra_driver", "version", "0.2.0", (DRA, provided("dra-driver"))),
+        ]
+    ],
+    Case(
+        "provides-namespaces",
+        (V6E, provided("namespaces")),
+        "namespaces",
+        "cluster.provides has them",
+        "namespaces that the cluster has",
+        (V6E, provided("namespaces", namespaces=[])),
+    ),
     *[
         Case(
             "node-labels",
@@ -438,6 +492,20 @@ WARNINGS = [
         for model, right in [
             ("spot", (SINGLE | {"capacity": "spot"}, OWN)),
             ("on-demand", (V6E | {"capacity": RESERVED}, OWN)),
+        ]
+    ],
+    *[
+        Case(
+            "provides-one-driver",
+            (wrong, provided(part)),
+            "cluster.provides",
+            f"{part} is the cluster's own, and some slices use the {other}",
+            "hosts with the label cloud.google.com/gke-tpu-dra-driver=true",
+            (right, provided(part)),
+        )
+        for wrong, right, part, other in [
+            (DRA, SINGLE, "device-plugin", "dra-driver"),
+            (SINGLE, DRA, "dra-driver", "device-plugin"),
         ]
     ],
     Case(

@@ -126,6 +126,17 @@ MALFORMED: list[tuple[dict[str, Any], dict[str, Any], str, str, str]] = [
         "is a setting of kind: self-managed or kind: existing",
         "leave it out",
     ),
+    *[
+        (
+            {},
+            {"cluster": {"kind": kind, "provides": ["jobset"]}},
+            "cluster.provides",
+            "is a setting of kind: existing",
+            "or write kind: existing",
+        )
+        for kind in ("gke", "self-managed")
+    ],
+    ({}, {"cluster": EXISTING | {"provides": ["job-set"]}}, "cluster.provides[0]", "not possible", "mean jobset?"),
     ({}, {"cluster": {"kind": "existing"}}, "cluster.join_secret", "is missing", "add join_secret:"),
     (
         {},

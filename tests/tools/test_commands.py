@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from tools.__main__ import app
 
 COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
-OF_A_STACK = {"explain": [], "workload": ["train"], "preflight": [], "permissions": []}
+OF_A_STACK = {"explain": [], "workload": ["train"], "preflight": [], "permissions": [], "kueue": []}
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -43,8 +43,9 @@ def test_json(stack_file: Any) -> None:
     result = explain("-f", stack_file(allow_unlisted_zone=True), "--json")
     assert result.exit_code == 0
     document = json.loads(result.output)
-    assert list(document) == ["cluster", "slices", "policies", "groups", "totals", "warnings"]
+    assert list(document) == ["cluster", "inside", "slices", "policies", "groups", "totals", "warnings"]
     assert document["cluster"] == {"kind": "gke", "backend": "gke", "location": "us-east5"}
+    assert document["inside"] == {"installed": ["jobset", "namespaces"], "provided": []}
     assert document["groups"] == []
     by_name = {entry["name"]: entry for entry in document["slices"]}
     assert by_name["train"] == {
@@ -137,6 +138,15 @@ def test_a_cluster_of_somebody_else(stack_file: Any) -> None:
     path = stack_file({"serve": SLICES["serve"]}, cluster=EXISTING, network=EXISTING_NETWORK)
     assert f"Kubernetes of somebody else's at {EXISTING['server']}" in explain("-f", path).output
     assert [text for text in pictured(path) if text == "system"] == []
+
+
+def test_what_a_cluster_has_and_what_is_put_into_it(stack_file: Any) -> None:
+    cluster = EXISTING | {"provides": ["jobset", "kueue"]}
+    path = stack_file({"serve": SLICES["serve"]}, cluster=cluster, network=EXISTING_NETWORK)
+    printed = explain("-f", path).output
+    assert "put into the cluster: device-plugin, namespaces" in printed
+    # Without queues nothing uses Kueue, there or not.
+    assert "in the cluster already: jobset\n" in printed
 
 
 def test_svg_without_gke_has_a_control_plane(without_gke: Path) -> None:

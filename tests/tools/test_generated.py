@@ -64,6 +64,7 @@ def config(platform: dict[str, Any]) -> dict[str, Any]:
         raw(cluster={"version": "1.35", "maintenance": {"recurrence": "FREQ=DAILY"}}),
         raw(cluster=SELF_MANAGED | {"version": "1.34.2", "control_plane": {"replicas": 3, "access": "external"}}),
         raw(cluster=EXISTING, network=EXISTING_NETWORK | {"nodes_cidr": "10.1.0.0/20"}),
+        raw(cluster=EXISTING | {"provides": ["jobset", "namespaces"]}, network=EXISTING_NETWORK),
         raw({"s": V6E | {"image": "projects/p/global/images/family/f"}}),
         raw({"s": V6E | {"instance_template": "projects/p/regions/r/instanceTemplates/t"}}),
     ],
@@ -95,6 +96,8 @@ def test_the_schema_accepts(platform: dict[str, Any]) -> None:
         raw(cluster=SELF_MANAGED | {"control_plane": {"replicas": 2}}),
         raw(cluster={"kind": "existing"}),
         raw(cluster=EXISTING | {"join_secret": "join"}),
+        raw(cluster=EXISTING | {"provides": ["cert-manager"]}),
+        raw(cluster=SELF_MANAGED | {"provides": ["jobset"]}),
         raw({"s": V6E | {"instance_template": "t"}}),
     ],
 )

@@ -1,0 +1,44 @@
+"""What Kueue must be told for a platform's queues to work: the configuration that the platform gives its own Kueue, to
+hold one against that somebody else runs."""
+
+import json
+from typing import Any
+
+from spec import kueue
+from spec.platform import Platform
+from spec.workload import JOBSET_API
+
+
+class NoQueuesError(Exception):
+    """A platform without queues asks nothing of Kueue."""
+
+
+def as_text(platform: Platform) -> str:
+    """The manager's configuration as YAML, below comments with API versions and versions of charts; raises
+    NoQueuesError."""
+    found = _found(platform)
+    tried = " and ".join(f"{chart} {version}" for chart, version in found["charts"].items())
+    head = [
+        f"What platform {platform.name} configures Kueue with where it installs it.",
+        f"API versions: {', '.join(found['apis'])}. Tried with the charts {tried}.",
+    ]
+    return "".join(f"# {line}\n" for line in head) + kueue.render(kueue.configuration(platform))
+
+
+def as_json(platform: Platform) -> str:
+    """`{"apis": [...], "charts": {NAME: VERSION}, "configuration": {...}}`; raises NoQueuesError.
+
+    `apis`: versions that queues and workloads are written in; `charts`: what they were tried with.
+    """
+    configuration = kueue.configuration(platform).model_dump(mode="json", by_alias=True, exclude_none=True)
+    return json.dumps({**_found(platform), "configuration": configuration}, indent=2)
+
+
+def _found(platform: Platform) -> dict[str, Any]:
+    if not platform.queues:
+        raise NoQueuesError("the platform has no queues, so it asks nothing of Kueue")
+    software = platform.software
+    return {
+        "apis": [kueue.OBJECTS_API, JOBSET_API],
+        "charts": {"kueue": software.kueue.version, "jobset": software.jobset.version},
+    }
