@@ -58,13 +58,13 @@ def main() -> None:
 
 
 @contextmanager
-def _building(names: tuple[str, ...] = tuple(toolchain.BINARIES)) -> Iterator[toolchain.Tick]:
+def _building(names: tuple[str, ...]) -> Iterator[toolchain.Tick]:
     with progress.building(console, toolchain.missing(names)) as tick:
         yield tick
 
 
 def _start(plan: Plan, program_dir: Path = CHECKOUT) -> Session:
-    with _building() as tick:
+    with _building(toolchain.SANDBOX) as tick:
         return start(RunDirectory.current(), plan, program_dir, tick)
 
 

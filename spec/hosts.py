@@ -199,6 +199,7 @@ def control_plane_metadata(platform: "Platform", replica: int) -> dict[str, str]
         "tpu-cluster-name": platform.cluster_name,
         "tpu-pods-cidr": network.pods_cidr or "",
         "tpu-services-cidr": network.services_cidr,
+        "tpu-max-pods": str(CPU_MAX_PODS),
         "tpu-endpoint-secret": secret(platform, "endpoint"),
         "tpu-access-secret": secret(platform, "access"),
         "tpu-replicas": str(replicas),

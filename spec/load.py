@@ -30,7 +30,7 @@ PLACEHOLDERS: dict[str, Any] = {
         "services_range": "n",
         "nodes_cidr": "11.0.0.0/8",
         "pods_cidr": "64.0.0.0/2",
-        "services_cidr": "12.0.0.0/8",
+        "services_cidr": "12.0.0.0/12",
     },
 }
 # The same for what a cluster that exists must say about itself.

@@ -17,6 +17,8 @@ readonly ACCOUNT=tpu-platform-deployer
 # The timer runs four times in this time, so that the newest token always has an hour left.
 readonly TOKEN_HOURS=2
 export KUBECONFIG=/etc/kubernetes/admin.conf
+# Services have no home directory: what kubectl learns of the API server it would write to the working directory, "/".
+export KUBECACHEDIR=$SCRATCH
 
 # --- The data disk: etcd and /etc/kubernetes, which outlive the VM
 
@@ -393,7 +395,7 @@ boot() {
     mount_data_disk
     prepare_host
     guard_metadata_server
-    configure_kubelet 110
+    configure_kubelet "$MAX_PODS"
     bring_up
     record_join
   else
@@ -416,6 +418,7 @@ main() { # [publish | snapshot]
   VERSION=$(setting attributes.tpu-kubernetes-version)
   PODS_CIDR=$(setting attributes.tpu-pods-cidr)
   SERVICES_CIDR=$(setting attributes.tpu-services-cidr)
+  MAX_PODS=$(setting attributes.tpu-max-pods)
   REPLICAS=$(setting attributes.tpu-replicas)
   REPLICA=$(setting attributes.tpu-replica)
   case ${1:-} in

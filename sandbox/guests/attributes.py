@@ -60,6 +60,7 @@ class _Attributes(BaseModel):
     kubernetes_version: Version
     containerd_version: str = Field(min_length=1)
     join_secret: Secret
+    max_pods: int = Field(gt=0)
 
     @classmethod
     def of(cls, attributes: Mapping[str, str]) -> Self:
@@ -79,7 +80,6 @@ class NodeAttributes(_Attributes):
 
     node_labels: Labels
     node_taints: Taints = []
-    max_pods: int = Field(gt=0)
 
 
 class ControlPlaneAttributes(_Attributes):

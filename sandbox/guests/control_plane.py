@@ -28,7 +28,6 @@ BOOT_SECONDS = 150.0  # boot, packages, images, kubeadm init
 RENEW_EVERY = timedelta(minutes=30)
 LIFETIME = timedelta(hours=2)
 DATA_DISK = "data"  # its device name
-MAX_PODS = 110
 
 
 class ControlPlaneMachine:
@@ -139,5 +138,5 @@ def _kubelet(machine: Machine, wanted: ControlPlaneAttributes) -> Kubelet:
         version=wanted.kubernetes_version,
         labels=place,
         taints=(),
-        max_pods=MAX_PODS,
+        max_pods=wanted.max_pods,
     )

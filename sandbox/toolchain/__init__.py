@@ -22,6 +22,7 @@ from pathlib import Path
 
 from sandbox.toolchain.binary import Binary as Binary
 from sandbox.toolchain.kubernetes_binaries import BINARIES as KUBERNETES_BINARIES
+from sandbox.toolchain.kubernetes_binaries import KUBEADM
 
 HERE = Path(__file__).parent
 PULUMI_VERSION = "3.259.0"
@@ -41,10 +42,13 @@ LANGUAGE_PYTHON = Binary(
 )
 ACTIONLINT = Binary("actionlint", "actionlint", "github.com/rhysd/actionlint/cmd/actionlint", seconds=15)
 ENGINE = (PULUMI.name, LANGUAGE_PYTHON.name)
+SANDBOX = (*ENGINE, *KUBERNETES_BINARIES)
+"""What a sandbox runs; the other programs are for tests."""
 BINARIES = {
     PULUMI.name: PULUMI,
     LANGUAGE_PYTHON.name: LANGUAGE_PYTHON,
     **KUBERNETES_BINARIES,
+    KUBEADM.name: KUBEADM,
     ACTIONLINT.name: ACTIONLINT,
 }
 

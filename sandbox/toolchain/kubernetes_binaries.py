@@ -1,4 +1,5 @@
-"""The control plane's programs as rows of the toolchain: Kubernetes, etcd, kwok, JobSet, Kueue, helm, kubectl."""
+"""The control plane's programs as rows of the toolchain: Kubernetes, etcd, kwok, JobSet, Kueue, helm, kubectl; and
+kubeadm, which no sandbox runs."""
 
 from __future__ import annotations
 
@@ -51,3 +52,5 @@ _ROWS = (
     ),
 )
 BINARIES = {row.name: row for row in _ROWS}
+# It judges what the boot scripts write, in their tests. It takes versions from its own down to one minor below.
+KUBEADM = _kubernetes("kubeadm", seconds=25, module="kubeadm")

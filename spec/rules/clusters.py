@@ -1,6 +1,7 @@
 """What a cluster without GKE must satisfy: a control plane of the platform's own, or a cluster that exists."""
 
 from collections.abc import Iterator
+from ipaddress import ip_network
 
 from spec import versions
 from spec.cluster import CpuPool, SystemPool
@@ -19,6 +20,9 @@ OLDEST_VERSIONS = {
 
 # Settings of software that are read elsewhere than where it is installed.
 READ_ELSEWHERE = {"kueue": {"topology_aware"}}
+
+WIDEST_SERVICES, NARROWEST_SERVICES = 12, 28
+"""Prefixes of the ranges that kubeadm takes for services."""
 
 ARM_FAMILIES = ("t2a", "c4a", "n4a", "a4x")
 
@@ -61,6 +65,22 @@ def known_ranges(platform: Platform) -> Iterator[Finding]:
     for key, what in (("nodes_cidr", "the subnet"), ("pods_cidr", "the subnet's range for pods")):
         if getattr(platform.network, key) is None:
             yield Finding(f"network.{key}", "is missing: a control plane needs to know it", f"write what {what} has")
+
+
+@PLATFORM.rule(
+    "services-range-size",
+    backend="compute",
+    reason="kubeadm refuses other ranges, which would show only when the control plane does not come up.",
+    source="kubernetes cmd/kubeadm/app/constants: MaximumBitsForServiceSubnet, MinimumAddressesInServiceSubnet",
+)
+def services_range_size(platform: Platform) -> Iterator[Finding]:
+    prefix = ip_network(platform.network.services_cidr).prefixlen
+    if isinstance(platform.cluster, SelfManagedCluster) and not WIDEST_SERVICES <= prefix <= NARROWEST_SERVICES:
+        yield Finding(
+            "network.services_cidr",
+            f"is a /{prefix}; kubeadm takes /{WIDEST_SERVICES} to /{NARROWEST_SERVICES}",
+            "a /20 has 4,096 services",
+        )
 
 
 def _control_plane(platform: Platform) -> ControlPlane | None:

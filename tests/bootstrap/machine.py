@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Literal
 
 from components.boot_scripts import boot_script
+from sandbox import toolchain
 from tests.bootstrap.google import Vm
 
 Role = Literal["control_plane", "node"]
+API_PORT = 6443
 SHIMS = Path(__file__).parent / "shims"
 # The directories of a VM that the scripts touch. In what runs here they lie below the scratch root; that is the only
 # difference to the text that a VM boots.
@@ -79,6 +81,7 @@ class Machine:
 
     def __init__(self, folder: Path, role: Role, vm: Vm, emulator: str, internet: str) -> None:
         self.folder, self.role, self.vm = folder, role, vm
+        self.api_port = API_PORT
         self.emulator, self.internet = emulator, internet
         self.root = folder / "root"
         for name, content in FILES.items():
@@ -97,6 +100,8 @@ class Machine:
             assert found, f"the boot scripts' tests need {name}"
             (tools / name).symlink_to(found)
         (tools / "python3").symlink_to(Path(sys.executable).resolve())
+        for name, program in toolchain.ensure(["kubeadm", "kubectl"]).items():
+            (tools / name).symlink_to(program)
         for name in (*TOOLS, "python3", *STOOD_FOR):
             self.offer(name)
         # the scripts themselves are run by bash; noting that would tell nothing
@@ -109,7 +114,7 @@ class Machine:
         (self.folder / "path" / name).symlink_to(SHIMS / "shim")
 
     def moved(self, text: str) -> str:
-        return MOVED.sub(f"{self.root}/", text)
+        return MOVED.sub(f"{self.root}/", text).replace(f"API_PORT={API_PORT}", f"API_PORT={self.api_port}")
 
     def read(self, path: str) -> str:
         """A file of the VM, with its paths as on a VM."""
@@ -134,6 +139,7 @@ class Machine:
         calls.mkdir()
         done = subprocess.run(
             command,
+            cwd=self.root,
             env={
                 "PATH": str(self.folder / "path"),
                 "DRY_RUN": str(self.folder),
@@ -148,6 +154,7 @@ class Machine:
             text=True,
             timeout=240,
             check=False,
+            start_new_session=True,  # a stand-in may end the script and all that it started
         )
         noted = [call.read_text().removesuffix("\x1f").split("\x1f") for call in sorted(calls.iterdir())]
         plain = [[word.replace(f"{self.root}/", "/") for word in call] for call in noted]

@@ -5,65 +5,27 @@ from __future__ import annotations
 import base64
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from sandbox.toolchain.kubernetes_binaries import KUBERNETES_VERSION
 from tests.bootstrap.conftest import MakeMachine, NewSecrets
-from tests.bootstrap.google import ACCESSOR, CONTROL_PLANE, STRANGER, VERSION_MANAGER, Secrets
+from tests.bootstrap.control_planes import (
+    COMMAND,
+    ca_hash,
+    certificate,
+    command,
+    documents,
+    make_control_plane,
+    make_secrets,
+    served_names,
+)
+from tests.bootstrap.google import STRANGER, Secrets
 from tests.bootstrap.machine import Boot, Machine
 
-PUBLISH = "/usr/local/sbin/tpu-control-plane"
-CA_HASH = "sha256:" + "c" * 64
 RFC3339 = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-
-
-def make_secrets(secrets: Secrets) -> Secrets:
-    """The platform's secrets with the grants that a control plane needs, and no others."""
-    for kind in ("join", "endpoint", "access"):
-        secrets.create(kind, CONTROL_PLANE, VERSION_MANAGER)
-    secrets.create("peers", CONTROL_PLANE, VERSION_MANAGER, ACCESSOR)
-    return secrets
-
-
-def make_control_plane(
-    machine: MakeMachine,
-    secrets: Secrets,
-    replica: int = 0,
-    replicas: int = 1,
-    account: str = CONTROL_PLANE,
-    **more: Any,
-) -> Machine:
-    own = {
-        "tpu_access_secret": secrets.name("access"),
-        "tpu_api_address": "10.0.0.5",
-        "tpu_cluster_name": "prod",
-        "tpu_containerd_version": "2.1.*",
-        "tpu_endpoint_secret": secrets.name("endpoint"),
-        "tpu_join_secret": secrets.name("join"),
-        "tpu_kubernetes_version": "1.34.2",
-        "tpu_pods_cidr": "10.16.0.0/14",
-        "tpu_replica": str(replica),
-        "tpu_replicas": str(replicas),
-        "tpu_services_cidr": "10.20.0.0/20",
-    }
-    if replicas > 1:
-        own["tpu_peer_secret"] = secrets.name("peers")
-    if replica:
-        own["tpu_first_address"] = "10.0.0.6"
-    return machine("control_plane", account, **{**own, **more})
-
-
-def command(made: Machine, name: str) -> Boot:
-    """What a timer starts."""
-    return made.run([str(made.root / PUBLISH.lstrip("/")), name])
-
-
-def documents(made: Machine, config: Path) -> dict[str, Any]:
-    text = config.read_text().replace(f"{made.root}/", "/")
-    return {document["kind"]: document for document in yaml.safe_load_all(text)}
 
 
 @pytest.fixture
@@ -97,7 +59,7 @@ def test_the_cluster_is_made_as_configured(first: tuple[Machine, Boot]) -> None:
     }
     cluster = found["ClusterConfiguration"]
     assert cluster["controlPlaneEndpoint"] == "api.prod.internal:6443"
-    assert cluster["kubernetesVersion"] == "v1.34.2"
+    assert cluster["kubernetesVersion"] == f"v{KUBERNETES_VERSION}"
     assert cluster["networking"] == {"podSubnet": "10.16.0.0/14", "serviceSubnet": "10.20.0.0/20"}
     assert cluster["apiServer"]["certSANs"] == ["10.0.0.5", "api.prod.internal"]
     arguments = {arg["name"]: arg["value"] for arg in cluster["controllerManager"]["extraArgs"]}
@@ -158,7 +120,7 @@ def test_timers_publish_and_save(first: tuple[Machine, Boot]) -> None:
     made, booted = first
     assert ["systemctl", "enable", "--now", "tpu-publish.timer", "tpu-snapshot.timer"] in booted.calls
     assert "OnCalendar=*:0/30" in made.read("/etc/systemd/system/tpu-publish.timer")
-    assert f"ExecStart={PUBLISH} publish\n" in made.read("/etc/systemd/system/tpu-publish.service")
+    assert f"ExecStart={COMMAND} publish\n" in made.read("/etc/systemd/system/tpu-publish.service")
     assert "OnCalendar=hourly" in made.read("/etc/systemd/system/tpu-snapshot.timer")
     (initialised,) = booted.of("kubeadm", "init")
     assert {"--skip-token-print", "--skip-certificate-key-print"} <= set(initialised)
@@ -188,7 +150,8 @@ def test_nodes_find_how_to_join(published: Published) -> None:
     join = dict(published.join)
     assert RFC3339.fullmatch(join.pop("expires"))
     assert re.fullmatch(r"[a-z0-9]{6}\.[a-z0-9]{16}", join.pop("token"))
-    assert join == {"apiServer": "10.0.0.5:6443", "apiName": "api.prod.internal", "caCertHash": CA_HASH}
+    authority = ca_hash(published.made)
+    assert join == {"apiServer": "10.0.0.5:6443", "apiName": "api.prod.internal", "caCertHash": authority}
 
 
 def test_the_deployer_finds_the_server_and_a_token(published: Published) -> None:
@@ -234,7 +197,13 @@ def test_an_account_without_grants_cannot_publish(machine: MakeMachine, platform
 def test_a_new_vm_brings_the_cluster_of_its_disk_back(machine: MakeMachine, platform: Secrets) -> None:
     old = make_control_plane(machine, platform)
     old.boot()
-    key = old.read("/etc/kubernetes/api-server/encryption.yaml")
+    pki = "/etc/kubernetes/pki"
+    cluster = [
+        f"{pki}/{name}" for name in ("ca.crt", "ca.key", "etcd/ca.key", "sa.key", "sa.pub", "front-proxy-ca.key")
+    ]
+    cluster += ["/etc/kubernetes/api-server/encryption.yaml", "/var/lib/etcd/member/snap/db"]
+    of_the_vm = [f"{pki}/apiserver.crt", f"{pki}/etcd/server.crt", "/etc/kubernetes/kubelet.conf"]
+    before = {path: old.read(path) for path in [*cluster, *of_the_vm]}
     new = make_control_plane(machine, platform, replaces=old)
     new.say("fail-init", 1)
     booted = new.boot()
@@ -243,12 +212,11 @@ def test_a_new_vm_brings_the_cluster_of_its_disk_back(machine: MakeMachine, plat
     assert booted.of("kubeadm", "reset") == []
     assert len(booted.of("kubeadm", "init")) == 2
     assert all("--ignore-preflight-errors=DirAvailable--var-lib-etcd" in call for call in booted.of("kubeadm", "init"))
-    pki = "/etc/kubernetes/pki"
-    kept = [f"{pki}/ca.crt", f"{pki}/ca.key", f"{pki}/etcd/ca.crt", f"{pki}/sa.key", f"{pki}/front-proxy-ca.crt"]
-    assert {new.read(path) for path in [*kept, "/var/lib/etcd/member/snap/db"]} == {"made with 1\n"}
-    made_anew = [f"{pki}/apiserver.crt", f"{pki}/etcd/server.crt", "/etc/kubernetes/kubelet.conf"]
-    assert {new.read(path) for path in made_anew} == {"made with 2\n"}
-    assert new.read("/etc/kubernetes/api-server/encryption.yaml") == key
+    assert {path for path in before if new.read(path) == before[path]} == set(cluster)
+    authorities = {"apiserver": "ca", "etcd/server": "etcd/ca", "front-proxy-client": "front-proxy-ca"}
+    for name, authority in authorities.items():
+        certificate(new, name).verify_directly_issued_by(certificate(new, authority))
+    assert {new.vm.record["name"]} == served_names(new, "apiserver") & {old.vm.record["name"], new.vm.record["name"]}
 
 
 @pytest.mark.parametrize("answer", [8, 4])
@@ -297,7 +265,7 @@ def test_replicas_join_through_the_first_one(machine: MakeMachine, platform: Sec
     assert joined["discovery"]["bootstrapToken"] == {
         "token": platform.newest("join")["token"],
         "apiServerEndpoint": "10.0.0.7:6443",
-        "caCertHashes": [CA_HASH],
+        "caCertHashes": [ca_hash(one)],
     }
     assert joined["controlPlane"] == {
         "certificateKey": peers["certificateKey"],

@@ -16,10 +16,10 @@ from components.boot_scripts import boot_script
 from tests.bootstrap.conftest import MakeMachine, NewSecrets
 from tests.bootstrap.google import ACCESSOR, NODES, STRANGER, Secrets
 from tests.bootstrap.machine import Boot, Machine
+from tests.bootstrap.nodes import LABELS, make_node
 
 TOKEN = "abcdef.0123456789abcdef"
 CA_HASH = "sha256:" + "5f" * 32
-LABELS = "cloud.google.com/gke-tpu-accelerator=tpu7x,cloud.google.com/gke-tpu-topology=2x2x2,tpu-platform/flavor=f"
 
 
 def in_hours(hours: float) -> str:
@@ -36,19 +36,6 @@ def node(machine: MakeMachine, secrets: Secrets) -> Machine:
     """A node of MIG "prod-train" whose join secret has no version yet."""
     secrets.create("join", NODES, ACCESSOR)
     return make_node(machine, secrets)
-
-
-def make_node(machine: MakeMachine, secrets: Secrets, account: str = NODES, **attributes: str) -> Machine:
-    own = {
-        "created_by": "projects/123456/zones/us-east5-b/instanceGroupManagers/prod-train",
-        "tpu_containerd_version": "2.1.*",
-        "tpu_join_secret": secrets.name("join"),
-        "tpu_kubernetes_version": "1.34.2",
-        "tpu_max_pods": "64",
-        "tpu_node_labels": LABELS,
-        "tpu_node_taints": "google.com/tpu=present:NoSchedule",
-    }
-    return machine("node", account, **{**own, **attributes})
 
 
 def joins(booted: Boot) -> int:

@@ -292,6 +292,8 @@ PLATFORM_EDITS = (
         {"SecretIamMember join-grants-nodes": CREATE_FIRST, **ANOTHER_SLICE, **HOST_BY_HOST},
         platform=GUEST,
     ),
+    # Only what is inside changes: test_provided.py.
+    Edit({"cluster.provides": ["jobset"]}, {}, platform=GUEST),
 )
 
 COMPUTE_EDITS = (*SLICE_EDITS, *PLATFORM_EDITS)

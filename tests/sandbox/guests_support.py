@@ -164,6 +164,7 @@ class Lab:
             "tpu-api-address": API_ADDRESS,
             "tpu-pods-cidr": "10.16.0.0/14",
             "tpu-services-cidr": "10.20.0.0/20",
+            "tpu-max-pods": "110",
             "tpu-replicas": "1",
             "tpu-replica": str(replica),
             **{key.replace("_", "-"): value for key, value in changes.items()},

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from sandbox import toolchain
+from sandbox.kubernetes.control_plane import PROGRAMS
 from sandbox.toolchain import Binary, ToolchainError
+from sandbox.toolchain.kubernetes_binaries import KUBERNETES_VERSION
 
 HELLO = Binary("hello", "hello", "example.invalid/hello", seconds=2, ldflags="-X main.greeting=hi")
 PROGRAM = "package main\n\nvar greeting string\n\nfunc main() { println(greeting) }\n"
@@ -116,6 +118,18 @@ def test_every_binary_has_its_module_with_checksums() -> None:
     for binary in toolchain.BINARIES.values():
         for part in ("go.mod", "go.sum"):
             assert (toolchain.HERE / binary.module / part).stat().st_size > 0, f"{binary.name}: {part}"
+
+
+def test_a_sandbox_is_made_of_what_it_runs_and_not_of_what_tests_run() -> None:
+    assert {*PROGRAMS, "jobset", "kueue", "helm", "kubectl"} == set(toolchain.SANDBOX) - set(toolchain.ENGINE)
+    assert set(toolchain.BINARIES) - set(toolchain.SANDBOX) == {"kubeadm", "actionlint"}
+
+
+def test_kubeadm_is_a_release() -> None:
+    """It deploys clusters of its own version, so it has to know which one it is."""
+    kubeadm = toolchain.ensure(["kubeadm"])["kubeadm"]
+    printed = subprocess.run([kubeadm, "version", "-o", "short"], capture_output=True, text=True, check=True).stdout
+    assert printed == f"v{KUBERNETES_VERSION}\n"
 
 
 def test_the_engine_folder_is_complete() -> None:

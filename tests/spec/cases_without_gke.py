@@ -54,6 +54,17 @@ ERRORS = [
         "machine_type: ct6e-standard-8t",
         (SINGLE, OWN),
     ),
+    *[
+        Case(
+            "services-range-size",
+            (SINGLE, OWN | {"network": {"services_cidr": f"{address}/{prefix}"}}),
+            "network.services_cidr",
+            f"is a /{prefix}; kubeadm takes /12 to /28",
+            "a /20 has 4,096 services",
+            (SINGLE, OWN | {"network": {"services_cidr": f"{address}/{taken}"}}),
+        )
+        for address, prefix, taken in (("172.0.0.0", 11, 12), ("172.16.0.0", 29, 28))
+    ],
     Case(
         "capacity-without-gke",
         (V6E | {"capacity": "queued"}, OWN),

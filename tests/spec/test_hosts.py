@@ -221,6 +221,7 @@ def test_metadata_of_a_control_plane(replicas: int) -> None:
         "tpu-cluster-name": "own",
         "tpu-pods-cidr": "10.4.0.0/14",
         "tpu-services-cidr": "10.0.32.0/20",
+        "tpu-max-pods": "110",
         "tpu-endpoint-secret": f"{secrets}-endpoint",
         "tpu-access-secret": f"{secrets}-access",
         "tpu-replicas": str(replicas),
