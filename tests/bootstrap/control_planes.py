@@ -36,28 +36,13 @@ def make_control_plane(
     secrets: Secrets,
     replica: int = 0,
     replicas: int = 1,
+    replaces: Machine | None = None,
     account: str = CONTROL_PLANE,
-    **more: Any,
+    **metadata: str,
 ) -> Machine:
-    own = {
-        "tpu_access_secret": secrets.name("access"),
-        "tpu_api_address": API_ADDRESS,
-        "tpu_cluster_name": "prod",
-        "tpu_containerd_version": "2.1.*",
-        "tpu_endpoint_secret": secrets.name("endpoint"),
-        "tpu_join_secret": secrets.name("join"),
-        "tpu_kubernetes_version": KUBERNETES_VERSION,
-        "tpu_max_pods": "110",
-        "tpu_pods_cidr": "10.16.0.0/14",
-        "tpu_replica": str(replica),
-        "tpu_replicas": str(replicas),
-        "tpu_services_cidr": "10.20.0.0/20",
-    }
-    if replicas > 1:
-        own["tpu_peer_secret"] = secrets.name("peers")
-    if replica:
-        own["tpu_first_address"] = "10.0.0.6"
-    return machine("control_plane", account, **{**own, **more})
+    """A machine of the least control plane, or of one with so many replicas."""
+    platform = platform_of(secrets, {"replicas": replicas})
+    return machine_of(machine, platform, replica, replaces, account, **metadata)
 
 
 def command(made: Machine, name: str) -> Boot:
@@ -74,6 +59,11 @@ def served_names(made: Machine, name: str) -> set[str]:
     """The names and addresses for which a certificate is valid."""
     names = certificate(made, name).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     return {*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))}
+
+
+def api_name(made: Machine) -> str:
+    """What the API server is called inside the cluster."""
+    return f"api.{made.vm.record['attributes']['tpu-cluster-name']}.internal"
 
 
 def ca_hash(made: Machine) -> str:
@@ -93,7 +83,13 @@ def platform_of(secrets: Secrets, control_plane: dict[str, Any], **platform: Any
 
 
 def machine_of(
-    machine: MakeMachine, platform: Platform, replica: int = 0, replaces: Machine | None = None, /, **metadata: str
+    machine: MakeMachine,
+    platform: Platform,
+    replica: int = 0,
+    replaces: Machine | None = None,
+    account: str = CONTROL_PLANE,
+    /,
+    **metadata: str,
 ) -> Machine:
     """A machine of a platform's control plane, with the metadata that the program gives it, and these. `replaces`: the
     machine whose data disk it takes over."""
@@ -102,7 +98,7 @@ def machine_of(
         own["tpu-first-address"] = "10.0.0.6"
     by_keyword = {key.replace("-", "_"): value for key, value in own.items()}
     attributes = {**by_keyword, "tpu_api_address": API_ADDRESS, **metadata}
-    made = machine("control_plane", CONTROL_PLANE, replaces=replaces, **attributes)
+    made = machine("control_plane", account, replaces=replaces, **attributes)
     made.vm.record["name"] = control_plane_machines(platform)[replica].name
     return made
 

@@ -14,6 +14,7 @@ from sandbox.toolchain.kubernetes_binaries import KUBERNETES_VERSION
 from tests.bootstrap.conftest import MakeMachine, NewSecrets
 from tests.bootstrap.control_planes import (
     COMMAND,
+    api_name,
     ca_hash,
     certificate,
     command,
@@ -58,20 +59,20 @@ def test_the_cluster_is_made_as_configured(first: tuple[Machine, Boot]) -> None:
         "patches": {"directory": "/etc/tpu-boot/patches"},
     }
     cluster = found["ClusterConfiguration"]
-    assert cluster["controlPlaneEndpoint"] == "api.prod.internal:6443"
+    assert cluster["controlPlaneEndpoint"] == f"{api_name(made)}:6443"
     assert cluster["kubernetesVersion"] == f"v{KUBERNETES_VERSION}"
-    assert cluster["networking"] == {"podSubnet": "10.16.0.0/14", "serviceSubnet": "10.20.0.0/20"}
-    assert cluster["apiServer"]["certSANs"] == ["10.0.0.5", "api.prod.internal"]
+    assert cluster["networking"] == {"podSubnet": "10.4.0.0/14", "serviceSubnet": "10.0.32.0/20"}
+    assert cluster["apiServer"]["certSANs"] == ["10.0.0.5", api_name(made)]
     arguments = {arg["name"]: arg["value"] for arg in cluster["controllerManager"]["extraArgs"]}
     assert arguments == {"allocate-node-cidrs": "false", "cloud-provider": "external", "profiling": "false"}
-    assert "10.0.0.7 api.prod.internal\n" in made.read("/etc/hosts")
+    assert f"10.0.0.7 {api_name(made)}\n" in made.read("/etc/hosts")
 
 
 def test_a_public_address_is_for_people_and_the_internal_one_for_nodes(machine: MakeMachine, platform: Secrets) -> None:
     made = make_control_plane(machine, platform, tpu_public_address="203.0.113.9")
     made.boot()
     server = documents(made, made.kubeadm_configs("init")[0])["ClusterConfiguration"]["apiServer"]
-    assert server["certSANs"] == ["10.0.0.5", "api.prod.internal", "203.0.113.9"]
+    assert server["certSANs"] == ["10.0.0.5", api_name(made), "203.0.113.9"]
     assert command(made, "publish").code == 0
     assert platform.newest("endpoint")["server"] == "https://203.0.113.9:6443"
     assert platform.newest("join")["apiServer"] == "10.0.0.5:6443"
@@ -151,7 +152,7 @@ def test_nodes_find_how_to_join(published: Published) -> None:
     assert RFC3339.fullmatch(join.pop("expires"))
     assert re.fullmatch(r"[a-z0-9]{6}\.[a-z0-9]{16}", join.pop("token"))
     authority = ca_hash(published.made)
-    assert join == {"apiServer": "10.0.0.5:6443", "apiName": "api.prod.internal", "caCertHash": authority}
+    assert join == {"apiServer": "10.0.0.5:6443", "apiName": api_name(published.made), "caCertHash": authority}
 
 
 def test_the_deployer_finds_the_server_and_a_token(published: Published) -> None:
@@ -275,8 +276,8 @@ def test_replicas_join_through_the_first_one(machine: MakeMachine, platform: Sec
     encryption = "/etc/kubernetes/api-server/encryption.yaml"
     assert second.read(encryption) == one.read(encryption)
     # until it serves itself the name led to the first replica
-    assert second.read("/etc/hosts").endswith("\n10.0.0.7 api.prod.internal\n")
-    assert second.read("/etc/hosts").count("api.prod.internal") == 1
+    assert second.read("/etc/hosts").endswith(f"\n10.0.0.7 {api_name(one)}\n")
+    assert second.read("/etc/hosts").count(api_name(one)) == 1
     # one publisher only
     assert booted.of("systemctl", "enable", "--now", "tpu-publish.timer") == []
     printed = booted.output + outputs[0].output + str(booted.calls + outputs[0].calls)
@@ -301,7 +302,8 @@ def test_snapshots_go_to_the_bucket_and_leave_the_disk(first: tuple[Machine, Boo
     saved = command(made, "snapshot")
     assert saved.code == 0, saved.output
     ((name, content),) = made.vm.uploads.items()
-    assert re.fullmatch(r"backups/etcd/prod/20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ\.db", name)
+    cluster = made.vm.record["attributes"]["tpu-cluster-name"]
+    assert re.fullmatch(rf"backups/etcd/{cluster}/20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ\.db", name)
     assert content == b"a snapshot"
     assert not made.exists("/var/lib/etcd/snapshot.db")
     assert made.vm.token not in str(saved.calls) + saved.output

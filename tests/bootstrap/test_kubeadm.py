@@ -17,6 +17,7 @@ from spec.rules.clusters import NARROWEST_SERVICES, WIDEST_SERVICES
 from tests.bootstrap.conftest import MakeMachine, NewSecrets
 from tests.bootstrap.control_planes import (
     API_ADDRESS,
+    api_name,
     kubelet,
     kubelet_flags,
     machine_of,
@@ -61,7 +62,7 @@ def test_the_certificate_names_everything_that_clients_call(booted: Booted) -> N
     services = ip_network(booted.platform.network.services_cidr)
     assert served_names(booted.made, "apiserver") == {
         *("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"),
-        *(f"api.{booted.platform.cluster_name}.internal", booted.made.vm.record["name"]),
+        *(api_name(booted.made), booted.made.vm.record["name"]),
         *(API_ADDRESS, "10.0.0.7", str(services[1])),
         *booted.addresses.values(),
     }
@@ -89,7 +90,7 @@ def test_programs_listen_and_look_where_the_platform_expects_them(booted: Booted
     profiled = {program: arguments(made, program)["profiling"] for program in ("kube-apiserver", "kube-scheduler")}
     assert {*profiled.values(), controllers["profiling"]} == {"false"}
     server = yaml.safe_load(made.read("/etc/kubernetes/admin.conf"))["clusters"][0]["cluster"]["server"]
-    assert server == f"https://api.{booted.platform.cluster_name}.internal:6443"
+    assert server == f"https://{api_name(made)}:6443"
 
 
 def test_etcd_lies_on_the_data_disk_and_talks_to_its_peers_by_the_machines_address(booted: Booted) -> None:

@@ -26,6 +26,7 @@ from sandbox.toolchain.kubernetes_binaries import KUBERNETES_VERSION
 from spec.platform import Platform
 from tests.bootstrap.conftest import MakeMachine, NewSecrets
 from tests.bootstrap.control_planes import (
+    api_name,
     ca_hash,
     command,
     kubelet,
@@ -194,8 +195,7 @@ def test_a_replica_takes_the_keys_of_the_first_one(live: Live, machine: MakeMach
     assert boot.code == 0, boot.output
     for key in (f"/etc/kubernetes/pki/{name}.key" for name in ("ca", "sa", "etcd/ca", "front-proxy-ca")):
         assert replica.read(key) == live.control_plane.made.read(key)
-    api_name = f"api.{live.platform.cluster_name}.internal"
-    assert served_names(replica, "apiserver") >= {replica.vm.record["name"], api_name, "10.0.0.7", "127.0.0.1"}
+    assert served_names(replica, "apiserver") >= {replica.vm.record["name"], api_name(replica), "10.0.0.7", "127.0.0.1"}
     # Files go by the paths of the first one, whose arguments the cluster keeps.
     first = live.control_plane.made
     served = {value.replace(f"{first.root}/", "/") for value in arguments(replica, "kube-apiserver").values()}
