@@ -113,7 +113,7 @@ class ControlPlane(pulumi.ComponentResource):
             name=machine.name,
             zone=machine.zone,
             machine_type=machine.machine_type,
-            labels={**platform.labels, "tpu-platform": platform.name},
+            labels=platform.machine_labels,
             boot_disk=compute.InstanceBootDiskArgs(
                 auto_delete=True,
                 kms_key_self_link=self._cluster.kms_key,

@@ -121,6 +121,4 @@ def on_system_pool(platform: Platform) -> dict[str, str]:
     """Node selector of the system pool: controllers stay off TPU hosts, and an uninstall still finds nodes. A cluster
     that somebody else runs has no such pool; there the taint of TPU hosts keeps controllers off them."""
     pool = platform.system_pool
-    if pool is None:
-        return {}
-    return {NODE_POOL_LABEL: pool.name if platform.backend == "gke" else hosts.group_name(platform, pool.name)}
+    return {NODE_POOL_LABEL: hosts.node_pool(platform, pool.name)} if pool else {}

@@ -29,11 +29,7 @@ class Front:
 
 
 INTERNAL, EXTERNAL = Front("internal", "INTERNAL"), Front("external", "EXTERNAL")
-
-
-def fronts(cluster: SelfManagedCluster) -> tuple[Front, ...]:
-    """The load balancers of a cluster."""
-    return (INTERNAL, EXTERNAL) if cluster.control_plane.access == "external" else (INTERNAL,)
+FRONTS = {front.name: front for front in (INTERNAL, EXTERNAL)}
 
 
 class ApiAddresses(pulumi.ComponentResource):
@@ -64,7 +60,7 @@ class ApiAddresses(pulumi.ComponentResource):
                 labels=platform.labels,
                 opts=pulumi.ResourceOptions(parent=self, depends_on=list(after), delete_before_replace=True),
             )
-            for front in fronts(cluster)
+            for front in map(FRONTS.__getitem__, cluster.control_plane.fronts)
         }
         self.register_outputs({"addresses": [address.address for address in self.by_front.values()]})
 

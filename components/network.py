@@ -182,6 +182,5 @@ def openings(platform: Platform, machines: Machines) -> Iterator[Opening]:
     if control_plane.authorized_networks:
         sources = [network.cidr for network in control_plane.authorized_networks]
         yield Opening("api", sources, machines.control_plane, API_PORT)
-    ways = ("internal", "external") if control_plane.access == "external" else ("internal",)
-    probers = sorted({prober for way in ways for prober in PROBERS[way]})
+    probers = sorted({prober for front in control_plane.fronts for prober in PROBERS[front]})
     yield Opening("health-checks", probers, machines.control_plane, API_PORT)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from spec.platform import Platform
 
 GROUP_LABEL = "cloud.google.com/tpu-node-group"
-"""Node label that names platform and slice, as gke-labs/tpu-operator names its groups; a drain selects by it."""
+"""Node label that names platform and slice, as gke-labs/tpu-operator names its groups."""
 
 CPU_MAX_PODS = 110
 CONTAINERD = "2.1.*"
@@ -129,8 +129,13 @@ class HostGroup:
 
 
 def group_name(platform: "Platform", pool: str) -> str:
-    """Name of the group of a pool, which its nodes carry as their node pool."""
+    """Name of the group of a pool."""
     return f"{platform.name}-{pool}"
+
+
+def node_pool(platform: "Platform", pool: str) -> str:
+    """What the nodes of a pool carry as their node pool: its own name on GKE, else that of its group."""
+    return pool if platform.backend == "gke" else group_name(platform, pool)
 
 
 def join_secret(platform: "Platform") -> str:
@@ -233,9 +238,9 @@ def cpu_group(platform: "Platform", pool: CpuPool) -> HostGroup:
         threads_per_core=None,
         service_account=None,
         tags=(),
-        resource_labels={**platform.labels, "tpu-platform": platform.name},
+        resource_labels=platform.machine_labels,
         tpu_labels={},
-        node_labels={**pool.labels, GROUP_LABEL: f"{platform.name}-{pool.name}"},
+        node_labels={**pool.labels, GROUP_LABEL: group_name(platform, pool.name)},
         taints=pool.taints,
         max_pods=CPU_MAX_PODS,
     )

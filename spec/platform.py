@@ -216,6 +216,11 @@ class Platform(Model):
         return True
 
     @property
+    def machine_labels(self) -> dict[str, str]:
+        """Labels of its machines: those of everything, and whose they are."""
+        return {**self.labels, "tpu-platform": self.name}
+
+    @property
     def needs_slice_controller(self) -> bool:
         return any(spec.dynamic_slicing for spec in self.slices.values())
 

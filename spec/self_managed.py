@@ -67,6 +67,11 @@ class ControlPlane(Model):
     backup_days: Positive = 14
     """Days that a snapshot is kept."""
 
+    @property
+    def fronts(self) -> tuple[Literal["internal", "external"], ...]:
+        """Sides of the load balancer: the internal one is always there, an external one comes beside it."""
+        return ("internal", "external") if self.access == "external" else ("internal",)
+
 
 class Joining(Model):
     """What hosts need to know that join a cluster by themselves."""

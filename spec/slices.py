@@ -269,7 +269,7 @@ def _plan(platform: "Platform", group: str, spec: Slice, shape: Shape, capacity:
         labels=_labels(group, spec, behaviour, compute_class),
         taints=tuple(_taints(spec, compute_class)),
         tags=spec.tags,
-        resource_labels={**platform.labels, "tpu-platform": platform.name, "tpu-slice": group, **spec.resource_labels},
+        resource_labels={**platform.machine_labels, "tpu-slice": group, **spec.resource_labels},
         service_account=spec.service_account,
         kms_key=spec.kms_key,
         threads_per_core=shape.machine.threads_per_core,

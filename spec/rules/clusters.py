@@ -265,13 +265,15 @@ def written_pools(platform: Platform) -> Iterator[tuple[str, CpuPool | SystemPoo
 )
 def cpu_group_name(platform: Platform) -> Iterator[Finding]:
     for name in platform.cluster.cpu_pools:
-        group = group_name(platform, name)
-        if excess := max(0, len(group) - GROUP_NAME_LIMIT):
-            yield Finding(
-                f"cluster.cpu_pools.{name}",
-                f"its group {group} has more than {GROUP_NAME_LIMIT} characters",
-                f"shorten the name by {excess}",
-            )
+        yield from fits_group(f"cluster.cpu_pools.{name}", group_name(platform, name))
+
+
+def fits_group(path: str, group: str) -> Iterator[Finding]:
+    """Whether a group's name is short enough; `path`: what it is named after."""
+    if (excess := len(group) - GROUP_NAME_LIMIT) > 0:
+        yield Finding(
+            path, f"its group {group} has more than {GROUP_NAME_LIMIT} characters", f"shorten the name by {excess}"
+        )
 
 
 @PLATFORM.rule(

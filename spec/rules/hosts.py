@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from spec import versions
 from spec.capacity import SCHEDULING, FlexStart, Reservation
 from spec.catalogue import GENERATIONS, IMAGE_PROJECT
-from spec.hosts import DRAIN_MINUTES, GROUP_NAME_LIMIT, JOIN_TOKEN, drain_seconds, group_name
+from spec.hosts import DRAIN_MINUTES, JOIN_TOKEN, drain_seconds, group_name
+from spec.rules.clusters import fits_group
 from spec.rules.registry import SLICE, Finding, SliceView
 from spec.self_managed import OLDEST_WITH_DRA
 from spec.slices import plan_group
@@ -225,12 +226,7 @@ def image_of_generation(view: SliceView) -> Iterator[Finding]:
 def group_name_short(view: SliceView) -> Iterator[Finding]:
     plans = plan_group(view.platform, view.name, view.spec)
     longest = max((group_name(view.platform, pool.name) for plan in plans for pool in plan.pools), key=len)
-    if excess := max(0, len(longest) - GROUP_NAME_LIMIT):
-        yield Finding(
-            "",
-            f"its group {longest} has more than {GROUP_NAME_LIMIT} characters",
-            f"shorten the name by {excess}",
-        )
+    yield from fits_group("", longest)
 
 
 @SLICE.rule(
