@@ -9,12 +9,12 @@ import pulumi
 import pulumi_gcp as gcp
 
 from spec import hosts
+from spec.hosts import PEERS
 from spec.platform import Platform
 from spec.self_managed import SelfManagedCluster
 
 READER = "roles/secretmanager.secretAccessor"
 WRITER = "roles/secretmanager.secretVersionManager"
-PEERS = "peers"
 
 
 class BootstrapSecrets(pulumi.ComponentResource):
@@ -44,7 +44,7 @@ class BootstrapSecrets(pulumi.ComponentResource):
         secret_options = pulumi.ResourceOptions(
             parent=self, depends_on=list(after), delete_before_replace=True, replacement_trigger=generation
         )
-        parts = ("join", "endpoint", "access", *((PEERS,) if cluster.control_plane.replicas > 1 else ()))
+        parts = hosts.secret_parts(platform)
         secrets = {part: _secret(f"{name}-{part}", platform, cluster, part, secret_options) for part in parts}
         self.join = secrets["join"]
         self.ready = [

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 GROUP_LABEL = "cloud.google.com/tpu-node-group"
 """Node label that names platform and slice, as gke-labs/tpu-operator names its groups."""
 
+PEERS = "peers"
+"""The secret that the machines of a control plane keep among themselves."""
+
 CPU_MAX_PODS = 110
 CONTAINERD = "2.1.*"
 """Line of containerd that hosts install: 2.x hands out devices by CDI without being told to."""
@@ -155,6 +158,13 @@ def secret(platform: "Platform", part: str) -> str:
     return f"projects/{platform.project}/secrets/{platform.name}-{part}"
 
 
+def secret_parts(platform: "Platform") -> tuple[str, ...]:
+    """The secrets that a self-managed control plane writes: several machines have one among themselves."""
+    cluster = platform.compute
+    assert isinstance(cluster, SelfManagedCluster)
+    return ("join", "endpoint", "access", *((PEERS,) if cluster.control_plane.replicas > 1 else ()))
+
+
 def boot_metadata(platform: "Platform") -> dict[str, str]:
     """Instance metadata of every machine: what it installs, and where it finds how to join."""
     return {
@@ -196,7 +206,6 @@ def control_plane_metadata(platform: "Platform", replica: int) -> dict[str, str]
     """Instance metadata of one machine of the control plane, but for the addresses, which are known later."""
     cluster, network = platform.compute, platform.network
     assert isinstance(cluster, SelfManagedCluster)
-    replicas = cluster.control_plane.replicas
     return {
         **boot_metadata(platform),
         "tpu-role": "control-plane",
@@ -207,9 +216,9 @@ def control_plane_metadata(platform: "Platform", replica: int) -> dict[str, str]
         "tpu-max-pods": str(CPU_MAX_PODS),
         "tpu-endpoint-secret": secret(platform, "endpoint"),
         "tpu-access-secret": secret(platform, "access"),
-        "tpu-replicas": str(replicas),
+        "tpu-replicas": str(cluster.control_plane.replicas),
         "tpu-replica": str(replica),
-        **({"tpu-peer-secret": secret(platform, "peers")} if replicas > 1 else {}),
+        **({"tpu-peer-secret": secret(platform, PEERS)} if PEERS in secret_parts(platform) else {}),
     }
 
 
