@@ -8,7 +8,8 @@ from policies.registry import RESOURCE, Resource, Settings
 from policies.rules.cluster import open_ranges
 from policies.values import Finding, at, expect, is_set, items, known, mapping, refuse, strings, text
 
-ADMIN_PORTS = (22, 6443, 10250, 2379)
+API_PORT = 6443
+ADMIN_PORTS = (22, API_PORT, 10250, 2379)
 """SSH, the API server, the kubelet, etcd."""
 
 
@@ -81,9 +82,9 @@ def service_exposed(service: Resource, settings: Settings) -> Iterator[Finding]:
 )
 def api_exposed(rule: Resource, settings: Settings) -> Iterator[Finding]:
     scheme = at(rule.props, "loadBalancingScheme")
-    ports = {str(port) for port in items(rule.props, "ports")} | {text(rule.props, "portRange")}
-    if "6443" in ports | {port.partition("-")[0] for port in ports} and (scheme is None or scheme == "EXTERNAL"):
-        yield Finding("loadBalancingScheme", f"is {scheme or 'not set, which is EXTERNAL'} for port 6443")
+    spans = [*map(str, items(rule.props, "ports")), text(rule.props, "portRange")]
+    if scheme in (None, "EXTERNAL") and any(_covers(span, API_PORT) for span in spans):
+        yield Finding("loadBalancingScheme", f"is {scheme or 'not set, which is EXTERNAL'} for port {API_PORT}")
 
 
 BROAD_ROLES = tuple(

@@ -390,6 +390,7 @@ CASES = [
     ),
     bad("api-exposed", "front.loadBalancingScheme", "EXTERNAL"),
     bad("api-exposed", "front.loadBalancingScheme"),
+    Case("api-exposed", {"front.loadBalancingScheme": "EXTERNAL", "front.ports": ["6000-7000"]}, at="front"),
     Case("api-exposed", {"front.loadBalancingScheme": "EXTERNAL", "front.ports": ["443"]}, passing=True),
     bad("broad-roles", "grant.role", "roles/editor"),
     good("broad-roles", "grant.role", "roles/logging.logWriter"),
