@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_gcp as gcp
 
-from components.network import API_PORT, Network
-from spec.hosts import ControlPlaneMachine
+from components.network import Network
+from spec.hosts import API_PORT, ControlPlaneMachine
 from spec.platform import Platform
 from spec.self_managed import SelfManagedCluster
 
@@ -105,9 +105,7 @@ class LoadBalancer(pulumi.ComponentResource):
             timeout_sec=5,
             healthy_threshold=2,
             unhealthy_threshold=2,
-            https_health_check=gcp.compute.RegionHealthCheckHttpsHealthCheckArgs(
-                port=int(API_PORT), request_path="/readyz"
-            ),
+            https_health_check=gcp.compute.RegionHealthCheckHttpsHealthCheckArgs(port=API_PORT, request_path="/readyz"),
             opts=self._options(),
         )
 
@@ -156,7 +154,7 @@ class LoadBalancer(pulumi.ComponentResource):
             load_balancing_scheme=front.scheme,
             ip_protocol="TCP",
             ip_address=address.address,
-            ports=[API_PORT],
+            ports=[str(API_PORT)],
             backend_service=service.id,
             network=self._network.network if front.internal else None,
             subnetwork=self._network.subnetwork if front.internal else None,

@@ -74,8 +74,7 @@ class MultiKueueWorker(pulumi.ComponentResource):
             type="kubernetes.io/service-account-token",
             opts=access.options(self, depends_on=[account]),
         )
-        # The id keeps a first preview from looking at data that the cluster has yet to fill in.
-        known = pulumi.Output.all(id=token.id, data=told(token.data), endpoint=access.endpoint)
+        known = pulumi.Output.all(data=told(token.data), endpoint=access.endpoint)
         self.kubeconfig = pulumi.Output.secret(
             known.apply(lambda of: kubeconfig(platform.cluster_name, of["endpoint"], of["data"]["token"]))
         )

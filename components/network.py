@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_gcp as gcp
 
+from spec.hosts import API_PORT
 from spec.network import CreatedNetwork
 from spec.platform import Platform
 from spec.self_managed import SelfManagedCluster
 
-API_PORT = "6443"
 # Where Google's health checks of passthrough load balancers come from (Cloud Load Balancing documentation).
 PROBERS = {
     "internal": ("35.191.0.0/16", "130.211.0.0/22"),
@@ -181,6 +181,6 @@ def openings(platform: Platform, machines: Machines) -> Iterator[Opening]:
     control_plane = cluster.control_plane
     if control_plane.authorized_networks:
         sources = [network.cidr for network in control_plane.authorized_networks]
-        yield Opening("api", sources, machines.control_plane, API_PORT)
+        yield Opening("api", sources, machines.control_plane, str(API_PORT))
     probers = sorted({prober for front in control_plane.fronts for prober in PROBERS[front]})
-    yield Opening("health-checks", probers, machines.control_plane, API_PORT)
+    yield Opening("health-checks", probers, machines.control_plane, str(API_PORT))

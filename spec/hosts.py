@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 GROUP_LABEL = "cloud.google.com/tpu-node-group"
 """Node label that names platform and slice, as gke-labs/tpu-operator names its groups."""
 
+API_PORT = 6443
+"""Where a control plane's API servers listen, as kubeadm has it."""
+
 PEERS = "peers"
 """The secret that the machines of a control plane keep among themselves."""
 

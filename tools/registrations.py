@@ -5,22 +5,16 @@ outputs are not known yet. It differs in that no provider checks anything, and i
 with nothing.
 """
 
-import asyncio
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-import pulumi
-import yaml
 from google.protobuf import json_format
-from pulumi.runtime import mocks, rpc
+from pulumi.runtime import mocks
 
 from components.platform import build
 from spec.platform import Platform
-from tools.generated import ROOT
-
-ENDPOINT_PATH = ("controlPlaneEndpointsConfig", "dnsEndpointConfig")
+from tools.in_process import run
 
 
 @dataclass(frozen=True)
@@ -33,18 +27,10 @@ class Registration:
 
 class _NothingKnown(mocks.Mocks):
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
-        return "", _with_unknown_endpoint(args.inputs)
+        return "", args.inputs
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[Any, Any], list[tuple[str, str]] | None]:
         return {}, None
-
-
-def _with_unknown_endpoint(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Inputs come back as outputs; a cluster's endpoint is an output that lies inside an input."""
-    outer, inner = ENDPOINT_PATH
-    if inner not in inputs.get(outer, {}):
-        return inputs
-    return {**inputs, outer: {**inputs[outer], inner: {**inputs[outer][inner], "endpoint": rpc.UNKNOWN}}}
 
 
 class _Monitor(mocks.MockMonitor):
@@ -71,26 +57,5 @@ def registrations(platform: Platform, *, stack: str) -> list[Registration]:
     def program() -> None:
         build(_without_own_templates(platform))
 
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    loop.set_default_executor(ThreadPoolExecutor(max_workers=1))
-    try:
-        pulumi.runtime.reset_options()
-        pulumi.runtime.configure(
-            pulumi.runtime.Settings(
-                project=yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["name"],
-                stack=stack,
-                organization="organization",
-                root_directory=str(ROOT),
-                dry_run=True,
-                monitor=monitor,
-                engine=mocks.MockEngine(None),
-            )
-        )
-        loop.run_until_complete(pulumi.runtime.run_in_stack(program))
-    finally:
-        pulumi.runtime.reset_options()
-        loop.run_until_complete(loop.shutdown_default_executor())
-        loop.close()
-        asyncio.set_event_loop(None)
+    run(program, monitor, stack=stack, preview=True)
     return monitor.found

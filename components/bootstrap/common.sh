@@ -84,8 +84,12 @@ metadata() { # PATH
     --header 'Metadata-Flavor: Google' "$METADATA/$1"
 }
 
-read_instance() {
+try_read_instance() {
   read_json INSTANCE < <(metadata 'instance/?recursive=true')
+}
+
+read_instance() {
+  retry 600 try_read_instance || die 'the metadata server does not answer'
 }
 
 # Prints what the metadata server says of this VM: "attributes.NAME" is what the program set.
@@ -262,9 +266,11 @@ UNIT
 }
 
 # What kubeadm puts over the cluster's own kubelet configuration. A spot VM has 30 seconds between notice and power off.
-configure_kubelet() { # MAX_PODS
+configure_kubelet() {
+  local max_pods
+  max_pods=$(setting attributes.tpu-max-pods)
   install --directory "$KUBEADM_PATCHES"
-  printf '%s\n' "maxPods: $1" 'shutdownGracePeriod: 30s' 'shutdownGracePeriodCriticalPods: 10s' \
+  printf '%s\n' "maxPods: $max_pods" 'shutdownGracePeriod: 30s' 'shutdownGracePeriodCriticalPods: 10s' \
     >"$KUBEADM_PATCHES/kubeletconfiguration.yaml"
 }
 
@@ -273,6 +279,8 @@ prepare_host() {
   install_packages
   configure_containerd
   configure_pod_network
+  guard_metadata_server
+  configure_kubelet
 }
 
 has_joined() {
@@ -303,22 +311,27 @@ read_join_secret() { # projects/P/secrets/S
   return 1
 }
 
+# Clears away what a failed init or join has made.
+kubeadm_reset() {
+  kubeadm reset --force --cri-socket "$CRI_SOCKET" || log 'kubeadm reset failed too'
+}
+
 # Joins with the JoinConfiguration on stdin. Leaves nothing half joined behind.
 kubeadm_join() {
   local config="$SCRATCH/join.yaml" status=0
   install --mode 0600 /dev/stdin "$config"
   kubeadm join --config "$config" || status=$?
   rm --force "$config"
-  ((status == 0)) || kubeadm reset --force --cri-socket "$CRI_SOCKET" || log 'kubeadm reset failed too'
+  ((status == 0)) || kubeadm_reset
   return "$status"
 }
 
-discovery() { # API_SERVER
+discovery() {
   cat <<YAML
 discovery:
   bootstrapToken:
     token: "${JOIN[token]}"
-    apiServerEndpoint: "$1"
+    apiServerEndpoint: "${JOIN[apiServer]}"
     caCertHashes: ["${JOIN[caCertHash]}"]
 YAML
 }

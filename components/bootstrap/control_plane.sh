@@ -51,7 +51,7 @@ mount_data_disk() {
 
 # --- Configuration of the API server
 
-write_api_server_files() { # [ENCRYPTION_KEY]
+write_api_server_files() {
   install --directory --mode 0700 "$API_SERVER"
   cat >"$API_SERVER/audit-policy.yaml" <<'YAML'
 apiVersion: audit.k8s.io/v1
@@ -72,7 +72,7 @@ anonymous:
   - path: /readyz
   - path: /api/v1/namespaces/kube-public/configmaps/cluster-info
 YAML
-  [[ -e $API_SERVER/encryption.yaml ]] || write_encryption "${1:-$(head --bytes 32 /dev/urandom | base64 --wrap=0)}"
+  [[ -e $API_SERVER/encryption.yaml ]] || write_encryption "$(head --bytes 32 /dev/urandom | base64 --wrap=0)"
 }
 
 # The key never leaves the data disk, except to further replicas, which must have the same.
@@ -161,7 +161,7 @@ kubeadm_init() { # ARGUMENT...
 
 try_create() {
   kubeadm_init && return
-  kubeadm reset --force --cri-socket "$CRI_SOCKET" || log 'kubeadm reset failed too'
+  kubeadm_reset
   return 1
 }
 
@@ -180,7 +180,7 @@ join_configuration() {
   cat <<YAML
 apiVersion: $KUBEADM_CONFIG_VERSION
 kind: JoinConfiguration
-$(discovery "${JOIN[apiServer]}")
+$(discovery)
 controlPlane:
   certificateKey: "${JOIN[certificateKey]}"
   localAPIEndpoint: {advertiseAddress: "$NODE_ADDRESS", bindPort: $API_PORT}
@@ -340,7 +340,7 @@ publish() {
 # --- Snapshots of etcd
 
 snapshot() {
-  local container bucket object certificates=/etc/kubernetes/pki/etcd file=/var/lib/etcd/snapshot.db
+  local container bucket object certificates=$PKI/etcd file=/var/lib/etcd/snapshot.db
   bucket=$(setting attributes.tpu-backup-bucket)
   object="etcd/$CLUSTER/$(date --utc +%FT%TZ).db"
   container=$(crictl --runtime-endpoint "$CRI_SOCKET" ps --quiet --name '^etcd$' --state running)
@@ -394,8 +394,6 @@ boot() {
   if ! has_joined; then
     mount_data_disk
     prepare_host
-    guard_metadata_server
-    configure_kubelet "$MAX_PODS"
     bring_up
     record_join
   else
@@ -408,7 +406,7 @@ boot() {
 }
 
 main() { # [publish | snapshot]
-  retry 600 read_instance || die 'the metadata server does not answer'
+  read_instance
   NODE_NAME=$(setting name)
   NODE_ADDRESS=$(setting networkInterfaces.0.ip)
   CLUSTER=$(setting attributes.tpu-cluster-name)
@@ -418,7 +416,6 @@ main() { # [publish | snapshot]
   VERSION=$(setting attributes.tpu-kubernetes-version)
   PODS_CIDR=$(setting attributes.tpu-pods-cidr)
   SERVICES_CIDR=$(setting attributes.tpu-services-cidr)
-  MAX_PODS=$(setting attributes.tpu-max-pods)
   REPLICAS=$(setting attributes.tpu-replicas)
   REPLICA=$(setting attributes.tpu-replica)
   case ${1:-} in

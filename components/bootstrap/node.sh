@@ -30,7 +30,7 @@ join_configuration() {
   cat <<YAML
 apiVersion: $KUBEADM_CONFIG_VERSION
 kind: JoinConfiguration
-$(discovery "${JOIN[apiServer]}")
+$(discovery)
 nodeRegistration:
   name: "$NODE_NAME"
   criSocket: $CRI_SOCKET
@@ -50,7 +50,7 @@ try_join() {
 }
 
 main() {
-  retry 600 read_instance || die 'the metadata server does not answer'
+  read_instance
   if has_joined; then
     guard_metadata_server
     return
@@ -60,11 +60,8 @@ main() {
   NODE_TAINTS=$(setting attributes.tpu-node-taints '')
   JOIN_SECRET=$(setting attributes.tpu-join-secret)
   prepare_host
-  guard_metadata_server
-  local max_pods limit
-  max_pods=$(setting attributes.tpu-max-pods)
+  local limit
   limit=$(setting attributes.tpu-join-seconds 86400)
-  configure_kubelet "$max_pods"
   retry "$limit" try_join || die "no join within $limit seconds; the lines above say why"
   record_join
   log "joined as $NODE_NAME"

@@ -7,8 +7,8 @@ from policies import tokens
 from policies.registry import RESOURCE, Resource, Settings
 from policies.rules.cluster import open_ranges
 from policies.values import Finding, at, expect, is_set, items, known, mapping, refuse, strings, text
+from spec.hosts import API_PORT
 
-API_PORT = 6443
 ADMIN_PORTS = (22, API_PORT, 10250, 2379)
 """SSH, the API server, the kubelet, etcd."""
 

@@ -45,7 +45,10 @@ def secrets(new_secrets: NewSecrets) -> Secrets:
 
 @pytest.fixture(scope="session")
 def machine(google: Cloud, outside: Internet, tmp_path_factory: pytest.TempPathFactory) -> MakeMachine:
-    """Makes a VM: `machine("node", account, **attributes)`; `replaces` gives it the data disk of another one."""
+    """Makes a VM: `machine("node", account, **attributes)`; `replaces` gives it the data disk of another one.
+
+    Names of attributes may have underscores for hyphens; of one that is given both ways the last value counts.
+    """
 
     def make(role: Role, account: str, *, replaces: Machine | None = None, **attributes: str) -> Machine:
         number = next(_numbers)

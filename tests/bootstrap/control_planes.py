@@ -72,7 +72,7 @@ def ca_hash(made: Machine) -> str:
 
 
 def documents(made: Machine, config: Path) -> dict[str, Any]:
-    text = config.read_text().replace(f"{made.root}/", "/")
+    text = made.as_on_a_vm(config.read_text())
     return {document["kind"]: document for document in yaml.safe_load_all(text)}
 
 
@@ -96,8 +96,7 @@ def machine_of(
     own = control_plane_metadata(platform, replica)
     if replica:
         own["tpu-first-address"] = "10.0.0.6"
-    by_keyword = {key.replace("-", "_"): value for key, value in own.items()}
-    attributes = {**by_keyword, "tpu_api_address": API_ADDRESS, **metadata}
+    attributes = {**own, "tpu_api_address": API_ADDRESS, **metadata}
     made = machine("control_plane", account, replaces=replaces, **attributes)
     made.vm.record["name"] = control_plane_machines(platform)[replica].name
     return made

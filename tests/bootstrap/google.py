@@ -42,7 +42,6 @@ class Vm:
     pauses: list[int] = field(default_factory=list)
     on_pause: Callable[[int], None] = lambda _number: None
     uploads: dict[str, bytes] = field(default_factory=dict)
-    key_requests: list[str] = field(default_factory=list)
 
 
 class Internet:
@@ -94,7 +93,6 @@ class Internet:
 
     def _key(self, request: Request) -> Response:
         path = request.path_params["rest"]
-        self._vm(request).key_requests.append(path)
         known = re.fullmatch(r"linux/ubuntu/gpg|core:/stable:/v1\.\d\d/deb/Release\.key", path)
         return PlainTextResponse(f"key of {path}\n", status_code=200 if known else 404)
 

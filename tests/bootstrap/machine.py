@@ -12,33 +12,18 @@ from typing import Literal
 
 from components.boot_scripts import boot_script
 from sandbox import toolchain
+from spec.hosts import API_PORT
 from tests.bootstrap.google import Vm
 
 Role = Literal["control_plane", "node"]
-API_PORT = 6443
 SHIMS = Path(__file__).parent / "shims"
 # The directories of a VM that the scripts touch. In what runs here they lie below the scratch root; that is the only
 # difference to the text that a VM boots.
 MOVED = re.compile(r"""(?<![\w.:/*}$-])/(?=(?:etc|run|var|usr/local|dev/disk)[/\s"'])""")
 # Run as they are.
 TOOLS = (
-    *(
-        "bash",
-        "base64",
-        "cat",
-        "cp",
-        "curl",
-        "date",
-        "dirname",
-        "env",
-        "find",
-        "grep",
-        "head",
-        "install",
-        "ln",
-        "mkdir",
-    ),
-    *("mktemp", "od", "readlink", "rm", "rmdir", "sed", "test", "touch", "tr", "wc"),
+    *("bash", "base64", "cat", "cp", "curl", "date", "dirname", "env", "find", "grep", "head", "install", "ln"),
+    *("mkdir", "mktemp", "od", "readlink", "rm", "rmdir", "sed", "test", "touch", "tr", "wc"),
 )
 # Only noted, or played by a file below shims/stand-ins.
 STOOD_FOR = (
@@ -116,9 +101,13 @@ class Machine:
     def moved(self, text: str) -> str:
         return MOVED.sub(f"{self.root}/", text).replace(f"API_PORT={API_PORT}", f"API_PORT={self.api_port}")
 
+    def as_on_a_vm(self, text: str) -> str:
+        """The opposite: a text of the scratch root with the paths of a VM."""
+        return text.replace(f"{self.root}/", "/")
+
     def read(self, path: str) -> str:
         """A file of the VM, with its paths as on a VM."""
-        return (self.root / path.lstrip("/")).read_text().replace(f"{self.root}/", "/")
+        return self.as_on_a_vm((self.root / path.lstrip("/")).read_text())
 
     def exists(self, path: str) -> bool:
         return (self.root / path.lstrip("/")).exists()
@@ -157,8 +146,8 @@ class Machine:
             start_new_session=True,  # a stand-in may end the script and all that it started
         )
         noted = [call.read_text().removesuffix("\x1f").split("\x1f") for call in sorted(calls.iterdir())]
-        plain = [[word.replace(f"{self.root}/", "/") for word in call] for call in noted]
-        return Boot(done.returncode, (done.stdout + done.stderr).replace(f"{self.root}/", "/"), plain)
+        plain = [[self.as_on_a_vm(word) for word in call] for call in noted]
+        return Boot(done.returncode, self.as_on_a_vm(done.stdout + done.stderr), plain)
 
     def kubeadm_configs(self, kind: str) -> list[Path]:
         """The configurations that kubeadm was given for "init", "join" or "upload-certs", in order."""

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from spec.hosts import boot_metadata, slice_groups
 from tests.bootstrap.conftest import MakeMachine
-from tests.bootstrap.google import NODES, Secrets
+from tests.bootstrap.google import ACCESSOR, NODES, Secrets
 from tests.bootstrap.machine import Machine
+from tests.spec.platforms import SELF_MANAGED, load
 
-LABELS = "cloud.google.com/gke-tpu-accelerator=tpu7x,cloud.google.com/gke-tpu-topology=2x2x2,tpu-platform/flavor=f"
+PLATFORM = load(
+    {"train": {"machine_type": "ct6e-standard-4t", "topology": "4x4", "max_pods_per_node": 64}}, cluster=SELF_MANAGED
+)
+METADATA = {
+    **boot_metadata(PLATFORM),
+    **slice_groups(PLATFORM, PLATFORM.slice_plans[0])[0].template.metadata(),
+    "created-by": "projects/123456/zones/us-east5-b/instanceGroupManagers/prod-train",
+}
+LABELS = METADATA["tpu-node-labels"]
 
 
 def make_node(machine: MakeMachine, secrets: Secrets, account: str = NODES, **attributes: str) -> Machine:
-    own = {
-        "created_by": "projects/123456/zones/us-east5-b/instanceGroupManagers/prod-train",
-        "tpu_containerd_version": "2.1.*",
-        "tpu_join_secret": secrets.name("join"),
-        "tpu_kubernetes_version": "1.34.2",
-        "tpu_max_pods": "64",
-        "tpu_node_labels": LABELS,
-        "tpu_node_taints": "google.com/tpu=present:NoSchedule",
-    }
-    return machine("node", account, **{**own, **attributes})
+    """A node of MIG "prod-train", with the metadata that the program gives it, and these. Its join secret is made, too:
+    without a version yet, and for the account NODES to read."""
+    secrets.create("join", NODES, ACCESSOR)
+    return machine("node", account, **{**METADATA, "tpu_join_secret": secrets.name("join"), **attributes})

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from components.boot_scripts import boot_script
 from tests.bootstrap.conftest import MakeMachine, NewSecrets
-from tests.bootstrap.google import ACCESSOR, NODES, STRANGER, Secrets
+from tests.bootstrap.google import STRANGER, Secrets
 from tests.bootstrap.machine import Boot, Machine
 from tests.bootstrap.nodes import LABELS, make_node
 
@@ -33,8 +33,6 @@ def join_payload(**changes: str) -> dict[str, str]:
 
 @pytest.fixture
 def node(machine: MakeMachine, secrets: Secrets) -> Machine:
-    """A node of MIG "prod-train" whose join secret has no version yet."""
-    secrets.create("join", NODES, ACCESSOR)
     return make_node(machine, secrets)
 
 
@@ -46,9 +44,8 @@ def joins(booted: Boot) -> int:
 def first(machine: MakeMachine, new_secrets: NewSecrets) -> tuple[Machine, Boot]:
     """A node after its first boot, for tests that only look."""
     secrets = new_secrets()
-    secrets.create("join", NODES, ACCESSOR)
-    secrets.add("join", join_payload())
     node = make_node(machine, secrets)
+    secrets.add("join", join_payload())
     return node, node.boot()
 
 
@@ -57,7 +54,7 @@ def test_a_node_joins_with_its_labels_and_taints(first: tuple[Machine, Boot]) ->
     assert booted.code == 0, booted.output
     (config,) = node.kubeadm_configs("join")
     assert config.stat().st_mode & 0o777 == 0o600
-    assert yaml.safe_load(config.read_text().replace(f"{node.root}/", "/")) == {
+    assert yaml.safe_load(node.as_on_a_vm(config.read_text())) == {
         "apiVersion": "kubeadm.k8s.io/v1beta4",
         "kind": "JoinConfiguration",
         "discovery": {
@@ -235,7 +232,6 @@ def test_payloads_that_cannot_be_trusted_are_refused_one_by_one(node: Machine, s
 
 
 def test_patience_has_an_end(machine: MakeMachine, secrets: Secrets) -> None:
-    secrets.create("join", NODES, ACCESSOR)
     given_up = make_node(machine, secrets, tpu_join_seconds="0").boot()
     assert given_up.code == 1
     assert "no join within 0 seconds" in given_up.output
@@ -243,9 +239,9 @@ def test_patience_has_an_end(machine: MakeMachine, secrets: Secrets) -> None:
 
 
 def test_an_account_without_the_grant_learns_nothing(machine: MakeMachine, secrets: Secrets) -> None:
-    secrets.create("join", NODES, ACCESSOR)
+    node = make_node(machine, secrets, STRANGER, tpu_join_seconds="0")
     secrets.add("join", join_payload())
-    refused = make_node(machine, secrets, STRANGER, tpu_join_seconds="0").boot()
+    refused = node.boot()
     assert refused.code == 1
     assert "cannot be read yet" in refused.output
     assert "403" in refused.output
@@ -261,9 +257,7 @@ def test_a_failed_join_is_cleaned_up_and_tried_again(node: Machine, secrets: Sec
     assert verbs == ["join", "reset", "join", "reset", "join"]
 
 
-def test_a_node_without_settings_says_which(machine: MakeMachine, secrets: Secrets) -> None:
-    secrets.create("join", NODES, ACCESSOR)
-    node = make_node(machine, secrets)
+def test_a_node_without_settings_says_which(node: Machine) -> None:
     del node.vm.record["attributes"]["tpu-join-secret"]
     refused = node.boot()
     assert refused.code == 1
@@ -272,11 +266,10 @@ def test_a_node_without_settings_says_which(machine: MakeMachine, secrets: Secre
 
 
 def test_a_cluster_that_exists_needs_no_name(machine: MakeMachine, secrets: Secrets) -> None:
-    secrets.create("join", NODES, ACCESSOR)
+    node = make_node(machine, secrets, tpu_node_taints="")
     payload = join_payload()
     del payload["apiName"]
     secrets.add("join", payload)
-    node = make_node(machine, secrets, tpu_node_taints="")
     assert node.boot().code == 0
     assert node.read("/etc/hosts") == "127.0.0.1 localhost\n"
     assert yaml.safe_load(node.kubeadm_configs("join")[0].read_text())["nodeRegistration"]["taints"] == []
@@ -302,7 +295,7 @@ def test_labels_and_taints_arrive_as_they_are(labels: dict[str, str], taints: li
     }
     record = {"attributes": attributes, "name": "vm", "zone": "projects/1/zones/us-east5-b"}
     functions = boot_script("node").removesuffix("\nmain\n")
-    assert "retry 600 read_instance" in functions
+    assert "\n  read_instance\n" in functions
     ending = """
     read_json INSTANCE
     JOIN=([token]= [apiServer]= [caCertHash]=)

@@ -36,7 +36,7 @@ from tests.bootstrap.control_planes import (
     platform_of,
     served_names,
 )
-from tests.bootstrap.google import ACCESSOR, NODES, Secrets
+from tests.bootstrap.google import Secrets
 from tests.bootstrap.machine import Machine
 from tests.bootstrap.nodes import LABELS, make_node
 from tests.bootstrap.running import Running, arguments, running
@@ -120,9 +120,8 @@ def test_publishing_leaves_nothing_behind(live: Live) -> None:
 
 def joining(live: Live, machine: MakeMachine, secrets: Secrets, **changes: str) -> Machine:
     """A node that may read what the platform published, but for these changes."""
-    secrets.create("join", NODES, ACCESSOR)
-    secrets.add("join", live.secrets.newest("join") | changes)
     node = make_node(machine, secrets, tpu_join_seconds="0")
+    secrets.add("join", live.secrets.newest("join") | changes)
     node.say("live", "")
     return node
 
@@ -198,7 +197,7 @@ def test_a_replica_takes_the_keys_of_the_first_one(live: Live, machine: MakeMach
     assert served_names(replica, "apiserver") >= {replica.vm.record["name"], api_name(replica), "10.0.0.7", "127.0.0.1"}
     # Files go by the paths of the first one, whose arguments the cluster keeps.
     first = live.control_plane.made
-    served = {value.replace(f"{first.root}/", "/") for value in arguments(replica, "kube-apiserver").values()}
+    served = {first.as_on_a_vm(value) for value in arguments(replica, "kube-apiserver").values()}
     own_files = {value for value in served if value.startswith("/etc/kubernetes/api-server/")}
     assert len(own_files) == 3
     assert [file for file in own_files if not replica.exists(file)] == []

@@ -18,6 +18,7 @@ from typing import Any
 from sandbox import google
 from tests.graph.emulated import DELETE_FIRST, PROJECT, SAME, EmulatedCloud, Planned, recorded
 from tests.sandbox.gcp_plugin_support import DATA
+from tests.spec.platforms import EXISTING_NETWORK
 
 Json = dict[str, Any]
 ABSENT = object()
@@ -107,15 +108,19 @@ def put(content: Json, changes: Json) -> Json:
     return result
 
 
+# What `lay_foreign` makes, as a self-managed platform names it.
+FOREIGN_NETWORK = {**EXISTING_NETWORK, "nodes_cidr": "10.0.0.0/20", "pods_cidr": "10.16.0.0/14"}
+
+
 def lay_foreign(cloud: EmulatedCloud, region: str) -> None:
     """What others made: a network `n` with a subnet `s` and its ranges `p` and `q`, and secrets of a cluster."""
     compute = f"/compute/v1/projects/{PROJECT}"
     cloud.call("POST", f"{compute}/global/networks", {"name": "n", "autoCreateSubnetworks": False})
-    ranges = {"p": "10.16.0.0/14", "q": "10.20.0.0/20"}
+    ranges = {"p": FOREIGN_NETWORK["pods_cidr"], "q": "10.20.0.0/20"}
     subnet = {
         "name": "s",
         "network": f"projects/{PROJECT}/global/networks/n",
-        "ipCidrRange": "10.0.0.0/20",
+        "ipCidrRange": FOREIGN_NETWORK["nodes_cidr"],
         "secondaryIpRanges": [{"rangeName": name, "ipCidrRange": cidr} for name, cidr in ranges.items()],
     }
     cloud.call("POST", f"{compute}/regions/{region}/subnetworks", subnet)

@@ -7,13 +7,10 @@ diffed, no provider checks inputs, and hooks are recorded but never called.
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
 import runpy
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +19,9 @@ import yaml
 from google.protobuf import json_format
 from pulumi.runtime import mocks, rpc
 
+from tools.in_process import run
+
 ROOT = Path(__file__).parents[2]
-PROJECT = "tpu-platform"
 STACK_FILES = sorted(ROOT.glob("Pulumi.*.yaml"))
 
 Requests = dict[str, Any]
@@ -151,27 +149,6 @@ class GraphMonitor(mocks.MockMonitor):
         return self.outputs[urn]
 
 
-@contextmanager
-def _own_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """A loop for one run; one worker thread keeps registrations in a stable order.
-
-    A failing program leaves futures behind whose errors the caller already has: they are dropped, not logged.
-    """
-    loop = asyncio.new_event_loop()
-    loop.set_exception_handler(lambda _loop, _context: None)
-    asyncio.set_event_loop(loop)
-    loop.set_default_executor(ThreadPoolExecutor(max_workers=1))
-    try:
-        yield loop
-    finally:
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-        loop.run_until_complete(asyncio.sleep(0))
-        loop.run_until_complete(loop.shutdown_default_executor())
-        loop.close()
-        asyncio.set_event_loop(None)
-
-
 def record(
     program: Callable[[], Any],
     *,
@@ -182,24 +159,7 @@ def record(
 ) -> GraphMonitor:
     """Run `program` as the language host would; errors in `apply` and in registration fail the caller."""
     monitor = GraphMonitor(Preview() if preview else Update())
-    with _own_loop() as loop:
-        try:
-            pulumi.runtime.reset_options()
-            pulumi.runtime.set_all_config(config or {}, list(secrets))
-            pulumi.runtime.configure(
-                pulumi.runtime.Settings(
-                    project=PROJECT,
-                    stack=stack,
-                    organization="organization",
-                    root_directory=str(ROOT),
-                    dry_run=preview,
-                    monitor=monitor,
-                    engine=mocks.MockEngine(None),
-                )
-            )
-            loop.run_until_complete(pulumi.runtime.run_in_stack(program))
-        finally:
-            pulumi.runtime.reset_options()
+    run(program, monitor, stack=stack, preview=preview, config=config, secrets=secrets)
     return monitor
 
 
@@ -248,6 +208,23 @@ def short(urn: str) -> str:
     """A URN as a reader wants it: `Cluster cluster-gke`."""
     *_, kind, name = urn.split("::")
     return f"{kind.split('$')[-1].split(':')[-1]} {name}"
+
+
+def inputs(request: Any) -> dict[str, Any]:
+    """The inputs of a resource as plain values."""
+    result: dict[str, Any] = json_format.MessageToDict(request.object)
+    return result
+
+
+def named(monitor: GraphMonitor, name: str) -> str:
+    """The URN of the one custom resource of that name."""
+    (urn,) = (urn for urn, request in monitor.requests.items() if request.custom and request.name == name)
+    return urn
+
+
+def inputs_of(monitor: GraphMonitor, name: str) -> dict[str, Any]:
+    """The inputs of the one custom resource of that name."""
+    return inputs(monitor.requests[named(monitor, name)])
 
 
 def outline(monitor: GraphMonitor) -> dict[str, Any]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import pytest
 
 from spec.catalogue import IMAGE_PROJECT, V6E
-from tests.graph.edits import ABSENT, Clouds, Edit, Json, check, put
+from tests.graph.edits import ABSENT, FOREIGN_NETWORK, Clouds, Edit, Json, check, put
 from tests.graph.emulated import CREATE, CREATE_FIRST, DELETE, DELETE_FIRST, PROJECT, REFUSED, UPDATE, recorded
 from tests.graph.recording import Update
 from tests.graph.test_own_template import sound
-from tests.spec.platforms import EXISTING, ZONES
+from tests.spec.platforms import EXISTING, EXISTING_NETWORK, ZONES
 
 GROUP, TEMPLATE = "InstanceGroupManager", "InstanceTemplate"
 TRAIN, SECOND, SERVE = (f"{GROUP} slices-{name}" for name in ("train-0", "train-1", "serve-0"))
@@ -46,19 +46,8 @@ BASE: Json = {
         "serve": {"machine_type": "ct6e-standard-8t", "topology": "2x4", "count": 2},
     },
 }
-SHARED_NETWORK = {
-    "kind": "existing",
-    "network": "n",
-    "subnetwork": "s",
-    "pods_range": "p",
-    "nodes_cidr": "10.0.0.0/20",
-    "pods_cidr": "10.16.0.0/14",
-}
 # Slices in a cluster that somebody else runs.
-GUEST: Json = {
-    "cluster": EXISTING,
-    "network": {key: value for key, value in SHARED_NETWORK.items() if not key.endswith("cidr")},
-}
+GUEST: Json = {"cluster": EXISTING, "network": EXISTING_NETWORK}
 
 KEY = f"projects/{PROJECT}/locations/us-east5/keyRings/r/cryptoKeys/k"
 IMAGE = f"projects/{PROJECT}/global/images/own"
@@ -274,7 +263,7 @@ PLATFORM_EDITS = (
     # etcd's members know each other by their addresses.
     Edit({"network.nodes_cidr": "10.1.0.0/20"}, ANOTHER_SUBNET),
     Edit(
-        {"network": SHARED_NETWORK},
+        {"network": FOREIGN_NETWORK},
         {
             **ANOTHER_CLUSTER,
             **dict.fromkeys((TRAIN_TEMPLATE, SERVE_TEMPLATE, SYSTEM_TEMPLATE), CREATE_FIRST),

@@ -21,9 +21,9 @@ from spec.slice import NodeDrain
 from tests.graph.conftest import recorded as recorded_stack
 from tests.graph.emulated import recorded
 from tests.graph.recording import STACK_FILES, GraphMonitor
+from tests.graph.test_self_managed import TRAIN
 from tests.spec.platforms import EXISTING, EXISTING_NETWORK, ZONES, load
 
-TRAIN = {"machine_type": "ct6e-standard-4t", "topology": "4x4", "capacity": {"model": "reservation", "name": "r"}}
 DRAINED = {**TRAIN, "node_drain": {"grace": "10m", "pdb_timeout": "5m"}}
 MISSING = "invoke of gcp:secretmanager/... failed: googleapi: Error 404: Secret not found or has no versions., notFound"
 REFUSED = "googleapi: Error 403: Permission 'secretmanager.versions.access' denied on projects/lab-404, forbidden"

@@ -7,12 +7,11 @@ from typing import Any
 import pulumi
 import pytest
 import yaml
-from google.protobuf import json_format
 from pulumi.runtime import mocks, rpc
 
 from components.multikueue_worker import FRAMEWORK_RESOURCES
 from spec.kueue import FRAMEWORKS
-from tests.graph.recording import GraphMonitor, Preview, Update, reachable, record_main, short
+from tests.graph.recording import GraphMonitor, Preview, Update, inputs, reachable, record_main, short
 from tests.graph.test_stacks import check_in_cluster_options
 from tests.schema.test_kubernetes_objects import validate, whole_numbers
 
@@ -88,7 +87,7 @@ def graph(request: pytest.FixtureRequest) -> GraphMonitor:
 def named(graph: GraphMonitor, kind: str, name: str) -> Any:
     """The inputs of the resource of a type whose object has that name, secrets opened."""
     (found,) = (
-        opened(json_format.MessageToDict(request.object))
+        opened(inputs(request))
         for request in graph.of_type(kind).values()
         if request.object["metadata"]["name"] == name
     )
@@ -157,7 +156,7 @@ def test_only_a_workers_endpoint_takes_the_token(worker_graph: GraphMonitor, man
     found = {}
     for role, graph in (("worker", worker_graph), ("manager", manager_graph)):
         _, cluster = graph.one("gcp:container/cluster:Cluster")
-        endpoint = json_format.MessageToDict(cluster.object)["controlPlaneEndpointsConfig"]["dnsEndpointConfig"]
+        endpoint = inputs(cluster)["controlPlaneEndpointsConfig"]["dnsEndpointConfig"]
         found[role] = endpoint.get("enableK8sTokensViaDns")
     assert found == {"worker": True, "manager": None}
 
@@ -232,7 +231,7 @@ def test_a_manager_asks_for_no_capacity_itself(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_no_credential_is_in_the_clear(graph: GraphMonitor) -> None:
-    values = [json_format.MessageToDict(request.object) for request in graph.requests.values()]
+    values = [inputs(request) for request in graph.requests.values()]
     values += graph.outputs.values()
     assert TOKEN in json.dumps(opened(values)), "the token is nowhere: the next line would pass on nothing"
     assert TOKEN not in json.dumps(unsealed(values))
@@ -241,7 +240,7 @@ def test_no_credential_is_in_the_clear(graph: GraphMonitor) -> None:
 def test_a_worker_that_does_not_say_its_output_is_secret_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pulumi.StackReference, "_StackReference__is_secret_name", _not_secret)
     graph = recorded(monkeypatch, manager())
-    values = [json_format.MessageToDict(request.object) for request in graph.requests.values()]
+    values = [inputs(request) for request in graph.requests.values()]
     assert TOKEN not in json.dumps(unsealed(values))
 
 
@@ -258,7 +257,7 @@ def test_objects_are_valid(graph: GraphMonitor) -> None:
     for request in graph.requests.values():
         if request.type.startswith("kubernetes:") and "helm" not in request.type:
             _, version, kind = request.type.split(":")
-            manifest = opened(whole_numbers(json_format.MessageToDict(request.object)))
+            manifest = opened(whole_numbers(inputs(request)))
             validate({"apiVersion": version.removeprefix("core/"), "kind": kind, **manifest})
             looked_at.add(kind)
     assert {"Secret", "ClusterQueue"} <= looked_at

@@ -9,13 +9,12 @@ from typing import Any
 
 import pulumi
 import pytest
-from google.protobuf import json_format
 
 from components.own_template import mismatches
 from spec import hosts
 from spec.hosts import HostTemplate
 from tests.graph.emulated import recorded
-from tests.graph.recording import GraphMonitor, Update, record_main
+from tests.graph.recording import Update, inputs_of, named, record_main
 from tests.spec.platforms import ZONES, load
 
 Json = dict[str, Any]
@@ -70,28 +69,22 @@ def own() -> Iterator[Json]:
     del Update.TEMPLATES["own"]
 
 
-def one(graph: GraphMonitor, name: str) -> Json:
-    (request,) = (request for request in graph.requests.values() if request.custom and request.name == name)
-    result: Json = json_format.MessageToDict(request.object)
-    return result
-
-
 @pytest.mark.usefixtures("own")
 @pytest.mark.parametrize("preview", [True, False])
 def test_hosts_are_made_of_it(preview: bool) -> None:
     config = {"gcp:project": "my-project", "tpu-platform:platform": json.dumps(PLATFORM)}
     graph = record_main(config, preview=preview)
-    (version,) = one(graph, "slices-train-0")["versions"]
+    (version,) = inputs_of(graph, "slices-train-0")["versions"]
     assert version["instanceTemplate"].endswith("?uniqueId=1"), "another template of that name is another slice"
     assert [request.name for request in graph.of_type(TEMPLATE).values()] == ["cpu-pools-template-system"]
-    assert one(graph, "join-grants-template-own")["member"] == f"serviceAccount:{EMAIL}"
-    assert EMAIL in one(graph, "network-internal")["targetServiceAccounts"]
+    assert inputs_of(graph, "join-grants-template-own")["member"] == f"serviceAccount:{EMAIL}"
+    assert EMAIL in inputs_of(graph, "network-internal")["targetServiceAccounts"]
 
 
 @pytest.mark.usefixtures("own")
 def test_hosts_of_it_come_after_all_they_need_to_join() -> None:
     graph = recorded(PLATFORM)
-    (group,) = (request for request in graph.requests.values() if request.name == "slices-train-0")
+    group = graph.requests[named(graph, "slices-train-0")]
     needed = {graph.requests[urn].name for urn in group.dependencies if urn in graph.requests}
     assert {"network-nat", "join-grants-template-own", "control-plane-machine-0"} <= needed
 
@@ -146,7 +139,6 @@ LABELS = expected()[0].metadata()["kube-labels"]
     ],
 )
 def test_each_mismatch_is_named(found: Mapping[str, Any], words: str) -> None:
-
     (mismatch,) = mismatches(found, *expected())
     assert re.search(words, mismatch)
 

@@ -7,11 +7,10 @@ from typing import Any, get_args
 
 import pytest
 import yaml
-from google.protobuf import json_format
 
 from spec.self_managed import InCluster
 from tests.graph.emulated import recorded
-from tests.graph.recording import GraphMonitor, reachable, short
+from tests.graph.recording import GraphMonitor, inputs_of, reachable, short
 from tests.graph.test_self_managed import GUEST, SERVE, TRAIN
 from tests.spec.platforms import EXISTING
 
@@ -94,7 +93,7 @@ def test_of_a_cluster_that_has_everything_only_objects_of_ones_own_are_made() ->
 
 def test_namespaces_that_nobody_labels_are_found_by_their_names() -> None:
     def selector(graph: GraphMonitor) -> Any:
-        values = json_format.MessageToDict(made(graph)["Release kueue-release"].object)["values"]
+        values = inputs_of(graph, "kueue-release")["values"]
         return yaml.safe_load(values["managerConfig"]["controllerManagerConfigYaml"])["managedJobsNamespaceSelector"]
 
     assert selector(graph_with()) == {"matchLabels": {"tpu-platform/queues": "true"}}

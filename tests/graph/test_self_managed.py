@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from functools import cache
 from typing import Any
 
 import pytest
-from google.protobuf import json_format
 
+from spec.hosts import JOIN_TOKEN
 from tests.graph.conftest import recorded as recorded_stack
 from tests.graph.emulated import recorded
 from tests.graph.recording import (
@@ -19,6 +18,9 @@ from tests.graph.recording import (
     GraphMonitor,
     Update,
     edges,
+    inputs,
+    inputs_of,
+    named,
     reachable,
     record_main,
     short,
@@ -52,7 +54,6 @@ TEMPLATE = "gcp:compute/instanceTemplate:InstanceTemplate"
 POLICY = "gcp:compute/resourcePolicy:ResourcePolicy"
 INSTANCE = "gcp:compute/instance:Instance"
 FIREWALL = "gcp:compute/firewall:Firewall"
-TOKEN = re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
 
 
 @cache
@@ -72,17 +73,6 @@ def graph(request: pytest.FixtureRequest) -> GraphMonitor:
 def own(request: pytest.FixtureRequest) -> GraphMonitor:
     """Those with a control plane of their own."""
     return graph_of(request.param)
-
-
-def inputs(request: Any) -> Json:
-    result: Json = json_format.MessageToDict(request.object)
-    return result
-
-
-def named(graph: GraphMonitor, name: str) -> str:
-    """The custom resource of that name."""
-    (urn,) = (urn for urn, request in graph.requests.items() if request.custom and request.name == name)
-    return urn
 
 
 def kinds(graph: GraphMonitor, urns: set[str]) -> set[str]:
@@ -188,7 +178,7 @@ def test_accounts_of_slices_may_join_too() -> None:
     platform = {**BASE, "slices": {"train": {**TRAIN, "service_account": account}}}
     graph = recorded(platform)
     assert ("tpu-join", READ, f"serviceAccount:{account}") in grants(graph)
-    firewall = inputs(graph.requests[named(graph, "network-internal")])
+    firewall = inputs_of(graph, "network-internal")
     assert account in firewall["targetServiceAccounts"]
 
 
@@ -221,12 +211,12 @@ def test_no_secret_is_in_any_input(graph: GraphMonitor) -> None:
     assert not graph.of_type("gcp:secretmanager/secretVersion:SecretVersion")
     for urn, request in graph.requests.items():
         text = json.dumps(inputs(request))
-        assert not TOKEN.search(text), f"{short(urn)} has what looks like a join token"
+        assert not JOIN_TOKEN.search(text), f"{short(urn)} has what looks like a join token"
         assert "PRIVATE KEY" not in text, short(urn)
 
 
 def test_a_token_would_be_found() -> None:
-    assert TOKEN.search('{"metadata": {"kubeadm-join-token": "abcdef.0123456789abcdef"}}')
+    assert JOIN_TOKEN.search('{"metadata": {"kubeadm-join-token": "abcdef.0123456789abcdef"}}')
 
 
 def test_the_kubeconfig_asks_for_its_credential(graph: GraphMonitor) -> None:
@@ -300,7 +290,7 @@ def test_a_shared_networks_firewall_is_its_own_projects() -> None:
 
 
 def metadata(graph: GraphMonitor, name: str) -> Json:
-    result: Json = inputs(graph.requests[named(graph, name)])["metadata"]
+    result: Json = inputs_of(graph, name)["metadata"]
     return result
 
 
@@ -440,12 +430,12 @@ def test_templates_are_made_before_the_last_ones_go(graph: GraphMonitor) -> None
 
 
 def test_hosts_of_one_slice_come_at_once_and_others_one_by_one(graph: GraphMonitor) -> None:
-    train = inputs(graph.requests[named(graph, "slices-train-0")])
+    train = inputs_of(graph, "slices-train-0")
     assert train["targetSizePolicies"] == [{"mode": "BULK"}]
     assert train["targetSize"] == 4
     assert train["resourcePolicies"]["workloadPolicy"]
     assert train["instanceLifecyclePolicy"] == {"defaultActionOnFailure": "DO_NOTHING"}
-    serve = inputs(graph.requests[named(graph, "slices-serve-0")])
+    serve = inputs_of(graph, "slices-serve-0")
     assert serve["targetSizePolicies"] == [{"mode": "INDIVIDUAL"}]
     assert serve["targetSize"] == 3
     assert "resourcePolicies" not in serve
@@ -485,8 +475,8 @@ def affinity(pod: Json) -> list[Json]:
 
 def test_plugin_and_driver_share_no_host() -> None:
     graph = recorded({**BASE, "slices": {"train": TRAIN, "serve": {**SERVE, "devices": "dra"}}})
-    pod = inputs(graph.requests[named(graph, PLUGIN)])["spec"]["template"]["spec"]
-    driver = inputs(graph.requests[named(graph, "dra-driver-release")])["values"]["kubeletPlugin"]
+    pod = inputs_of(graph, PLUGIN)["spec"]["template"]["spec"]
+    driver = inputs_of(graph, "dra-driver-release")["values"]["kubeletPlugin"]
     opt_in = "cloud.google.com/gke-tpu-dra-driver"
     assert {"key": opt_in, "operator": "NotIn", "values": ["true"]} in affinity(pod)
     assert {"key": opt_in, "operator": "In", "values": ["true"]} in affinity(driver)
@@ -508,7 +498,7 @@ def test_gke_brings_its_own_plugin_and_cloud_controller(path: Any) -> None:
 
 def test_nothing_waits_for_tpu_hosts_to_come() -> None:
     graph = graph_of("one")
-    daemons = inputs(graph.requests[named(graph, PLUGIN)])
+    daemons = inputs_of(graph, PLUGIN)
     assert daemons["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
     assert not [urn for urn in graph.requests if named(graph, PLUGIN) in edges(graph, urn)]
 
@@ -519,7 +509,7 @@ def test_controllers_run_on_system_hosts() -> None:
     # What a node of the group calls itself: its group's name.
     selector = {"cloud.google.com/gke-nodepool": "tpu-system"}
     assert inputs(release)["values"]["controller"]["nodeSelector"] == selector
-    assert inputs(graph.requests[named(graph, "cpu-pools-system")])["name"] == "tpu-system"
+    assert inputs_of(graph, "cpu-pools-system")["name"] == "tpu-system"
 
 
 def test_the_stack_is_the_operators_example() -> None:

@@ -6,29 +6,27 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import re
 from functools import cache
 from typing import Any
 
 import pytest
-import yaml
 
 from spec.capacity import SCHEDULING
 from spec.catalogue import IMAGE_PROJECT, TPU7X
 from tests.graph.conftest import recorded as recorded_stack
-from tests.graph.edits import lay_foreign
+from tests.graph.edits import FOREIGN_NETWORK, lay_foreign
 from tests.graph.emulated import PROJECT, emulated_cloud, recorded
 from tests.graph.recording import ROOT
 from tests.schema.test_request_bodies import (
     CREATED_BY,
-    GOLDENS,
     SHAPES,
     WITHOUT_BODY,
     Json,
     beyond,
     capacities,
     check,
+    check_golden,
     factored,
     renamed,
     route_of,
@@ -36,13 +34,12 @@ from tests.schema.test_request_bodies import (
     shared,
     unnoticed,
 )
-from tests.spec.platforms import EXISTING, ZONES
+from tests.spec.platforms import EXISTING, EXISTING_NETWORK, ZONES
 
 FAMILIES = ("v5p", "v6e", "tpu7x")
 KEY = f"projects/{PROJECT}/locations/us-east5/keyRings/r/cryptoKeys/k"
 SINGLE = {"machine_type": "ct6e-standard-1t", "topology": "1x1"}
 V6E: Json = {"zone": ZONES["v6e"], "protect": False, "slices": {"serve": SINGLE}}
-FOREIGN = {"kind": "existing", "network": "n", "subnetwork": "s", "pods_range": "p"}
 
 # What a platform may look like around its slices.
 CLUSTERS: dict[str, Json] = {
@@ -62,9 +59,9 @@ CLUSTERS: dict[str, Json] = {
     },
     "existing-network": {
         "cluster": {"kind": "self-managed"},
-        "network": {**FOREIGN, "nodes_cidr": "10.0.0.0/20", "pods_cidr": "10.16.0.0/14"},
+        "network": FOREIGN_NETWORK,
     },
-    "existing-cluster": {"cluster": EXISTING, "network": FOREIGN},
+    "existing-cluster": {"cluster": EXISTING, "network": EXISTING_NETWORK},
 }
 
 
@@ -171,11 +168,7 @@ def picture(requests: list[Json]) -> Json:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_hosts_of_every_capacity_model_are_requested_as_in_the_golden(family: str) -> None:
-    golden = GOLDENS / f"hosts-{family}.yaml"
-    drawn = picture(sent_by_family(family))
-    if os.environ.get("UPDATE_GOLDENS"):
-        golden.write_text(yaml.safe_dump(drawn, default_flow_style=None, width=120))
-    assert yaml.safe_load(golden.read_text()) == drawn, "the golden is stale: rerun with UPDATE_GOLDENS=1"
+    check_golden(f"hosts-{family}", picture(sent_by_family(family)))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -205,13 +205,17 @@ def picture(requests: list[Json]) -> Json:
     }
 
 
-@pytest.mark.parametrize("family", SHAPES)
-def test_pools_of_every_capacity_model_are_requested_as_in_the_golden(family: str) -> None:
-    golden = GOLDENS / f"{family}.yaml"
-    drawn = picture(sent_by_family(family))
+def check_golden(name: str, drawn: Json) -> None:
+    """Compare with what is stored; `UPDATE_GOLDENS=1` rewrites it for review."""
+    golden = GOLDENS / f"{name}.yaml"
     if os.environ.get("UPDATE_GOLDENS"):
         golden.write_text(yaml.safe_dump(drawn, default_flow_style=None, width=120))
     assert yaml.safe_load(golden.read_text()) == drawn, "the golden is stale: rerun with UPDATE_GOLDENS=1"
+
+
+@pytest.mark.parametrize("family", SHAPES)
+def test_pools_of_every_capacity_model_are_requested_as_in_the_golden(family: str) -> None:
+    check_golden(family, picture(sent_by_family(family)))
 
 
 @pytest.mark.parametrize("family", SHAPES)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from spec.errors import SpecErrors
 from spec.load import load_platform, load_stack_file
 from spec.platform import below
+from tests.spec.cases import V6E
 from tests.spec.platforms import EXISTING, errors, load, raw
 
-V6E = {"machine_type": "ct6e-standard-4t", "topology": "4x4"}
 KMS = "projects/p/locations/us-east5/keyRings/r/cryptoKeys/k"
 
 # (slice settings, platform settings, path, message, hint)
