@@ -6,8 +6,10 @@ NODE_POOL = "gcp:container/nodePool:NodePool"
 INSTANCE = "gcp:compute/instance:Instance"
 TEMPLATE = "gcp:compute/instanceTemplate:InstanceTemplate"
 REGION_TEMPLATE = "gcp:compute/regionInstanceTemplate:RegionInstanceTemplate"
+TEMPLATES = (TEMPLATE, REGION_TEMPLATE)
 MIG = "gcp:compute/instanceGroupManager:InstanceGroupManager"
 REGION_MIG = "gcp:compute/regionInstanceGroupManager:RegionInstanceGroupManager"
+MIGS = (MIG, REGION_MIG)
 AUTOSCALER = "gcp:compute/autoscaler:Autoscaler"
 REGION_AUTOSCALER = "gcp:compute/regionAutoscaler:RegionAutoscaler"
 RESIZE_REQUEST = "gcp:compute/resizeRequest:ResizeRequest"
@@ -54,6 +56,8 @@ WORKLOADS = (
     "kubernetes:batch/v1:Job",
     "kubernetes:jobset.x-k8s.io/*:JobSet",
 )
-# Kueue's kinds, in any version of its API.
+# Kinds of Kueue and of DRA, in any version of their APIs.
 CLUSTER_QUEUE = "kubernetes:kueue.x-k8s.io/*:ClusterQueue"
+LOCAL_QUEUE = "kubernetes:kueue.x-k8s.io/*:LocalQueue"
 RESOURCE_FLAVOR = "kubernetes:kueue.x-k8s.io/*:ResourceFlavor"
+CLAIM_TEMPLATE = "kubernetes:resource.k8s.io/*:ResourceClaimTemplate"

@@ -1,6 +1,5 @@
 """What a planned resource says about TPU hosts, in terms of the catalogue."""
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -45,10 +44,10 @@ def dims(name: str) -> topology.Dims | None:
 
 def slice_hosts(machine: Machine, name: str) -> int | None:
     """Hosts of one slice of a topology; None when whole hosts cannot build it."""
-    sides = dims(name)
-    if sides is None or math.prod(sides) % machine.chips:
+    try:
+        return topology.hosts(machine, topology.parse(name))
+    except ValueError:
         return None
-    return math.prod(sides) // machine.chips
 
 
 def shape_problem(machine: Machine, name: str) -> str | None:
@@ -58,12 +57,21 @@ def shape_problem(machine: Machine, name: str) -> str | None:
         return f"{name} is not a topology"
     if not topology.exists(generation, sides):
         return f"{generation.name} has no topology {name}"
-    hosts = slice_hosts(machine, name)
-    if hosts is None:
-        return f"{name} is not a whole number of {machine.name} hosts"
+    try:
+        hosts = topology.hosts(machine, sides)
+    except ValueError as error:
+        return str(error)
     if hosts > 1 and not machine.multi_host:
         return f"{machine.name} is a slice by itself, {machine.topology}, never part of one"
     return None
+
+
+def boot_disk_problem(machine: Machine, kind: str) -> str | None:
+    """Why a machine type cannot boot from a type of disk; None when it can, or the plan does not say which."""
+    disks = machine.generation.boot_disks
+    return (
+        f"is {kind}; {machine.generation.name} boots from {' or '.join(disks)}" if kind and kind not in disks else None
+    )
 
 
 def autoscaled(pool: Resource) -> bool:
@@ -107,7 +115,15 @@ def _referred(stack: Stack, resource: Resource, property_: str, *kinds: str) -> 
 
 def template_of(stack: Stack, mig: Resource) -> Resource | None:
     """The instance template of a managed instance group, where it is in the same stack."""
-    return _referred(stack, mig, "versions", tokens.TEMPLATE, tokens.REGION_TEMPLATE)
+    return _referred(stack, mig, "versions", *tokens.TEMPLATES)
+
+
+def may_have_tpus(stack: Stack, nodes: Resource) -> bool:
+    """Whether a node pool or managed instance group has TPU hosts; a group does whose template is not in the stack."""
+    if nodes.type == tokens.NODE_POOL:
+        return is_tpu_pool(nodes)
+    template = template_of(stack, nodes)
+    return template is None or template_machine(template) is not None
 
 
 def policy_of(stack: Stack, mig: Resource) -> Resource | None:
@@ -151,7 +167,7 @@ def capacity(stack: Stack) -> Iterator[Capacity]:
         machine, hosts = pool_machine(pool), most_nodes(pool)
         if machine and hosts is not None:
             yield Capacity(pool, machine, hosts, at(pool.props, "nodeConfig.spot") is True)
-    for mig in stack.of_type(tokens.MIG, tokens.REGION_MIG):
+    for mig in stack.of_type(*tokens.MIGS):
         template, hosts = template_of(stack, mig), number(mig.props, "targetSize")
         machine = template_machine(template) if template else None
         if template and machine and hosts is not None:

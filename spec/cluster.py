@@ -8,6 +8,9 @@ from spec.model import Count, Flag, KmsKey, Labels, Model, Name, Positive, UtcTi
 from spec.network import AuthorizedNetwork
 
 ReleaseChannel = Literal["RAPID", "REGULAR", "STABLE", "EXTENDED"]
+MAX_EXCLUSIONS = 20
+"""GKE takes that many maintenance exclusions."""
+
 Scope = Literal["NO_UPGRADES", "NO_MINOR_UPGRADES", "NO_MINOR_OR_NODE_UPGRADES"]
 
 _GROUP_CHECK, _GROUP_SCHEMA = text(
@@ -55,7 +58,7 @@ class Maintenance(Model):
     """End of the first window."""
     recurrence: Annotated[str, _RECURRENCE_CHECK, _RECURRENCE_SCHEMA] = "FREQ=WEEKLY;BYDAY=SA,SU"
     """On which days the window comes back (RFC 5545)."""
-    exclusions: Annotated[tuple[Exclusion, ...], Field(max_length=20)] = (HOLD_UPGRADES,)
+    exclusions: Annotated[tuple[Exclusion, ...], Field(max_length=MAX_EXCLUSIONS)] = (HOLD_UPGRADES,)
     """Times without upgrades. By default minor and node upgrades are held until end of support."""
 
 

@@ -66,8 +66,12 @@ def load_stack_file(path: Path) -> Platform:
     from spec.stack_file import read  # YAML is not needed, and takes its time, where Pulumi hands the configuration in
 
     config = read(path)
-    stack = path.name.removeprefix("Pulumi.").removesuffix(".yaml")
-    return load_platform(config.get(PLATFORM_KEY), project=config.get(PROJECT_KEY), stack=stack)
+    return load_platform(config.get(PLATFORM_KEY), project=config.get(PROJECT_KEY), stack=stack_name(path))
+
+
+def stack_name(path: Path) -> str:
+    """The stack that a `Pulumi.<stack>.yaml` configures."""
+    return path.name.removeprefix("Pulumi.").removesuffix(".yaml")
 
 
 def _project_errors(project: object) -> Iterator[SpecError]:

@@ -148,6 +148,13 @@ def run(source: str, folder: Path, **variables: str) -> subprocess.CompletedProc
     )
 
 
+def prepare_gate(folder: Path, lost: int) -> None:
+    """What the gate's step finds: a preview that deletes so many pools, and the program's environment."""
+    steps = [{"op": "delete", "urn": POOL.format(index), "oldState": {"custom": True}} for index in range(lost)]
+    (folder / "preview.json").write_text(json.dumps({"steps": steps, "changeSummary": {"delete": lost}}))
+    (folder / ".venv").symlink_to(sys.prefix)
+
+
 BOTH = ["MEMBER /allow prod/slices-train-0", "OWNER /allow prod/slices-train-1"]
 
 
@@ -169,11 +176,9 @@ BOTH = ["MEMBER /allow prod/slices-train-0", "OWNER /allow prod/slices-train-1"]
     ],
 )
 def test_comments_of_members_are_consent(comments: list[str], code: int, tmp_path: Path) -> None:
-    lost = [{"op": "delete", "urn": POOL.format(index), "oldState": {"custom": True}} for index in range(2)]
-    (tmp_path / "preview.json").write_text(json.dumps({"steps": lost, "changeSummary": {"delete": 2}}))
+    prepare_gate(tmp_path, lost=2)
     (tmp_path / "answer").write_text("".join(f"{line}\n" for line in comments))
     (tmp_path / "summary.md").write_text("no verdict\n")
-    (tmp_path / ".venv").symlink_to(sys.prefix)
     gate = script(action("gate"), "Gate")
     done = run(gate, tmp_path, STACK="prod")
     assert done.returncode == code, done.stdout + done.stderr
@@ -183,9 +188,7 @@ def test_comments_of_members_are_consent(comments: list[str], code: int, tmp_pat
 
 
 def test_without_a_pull_request_nobody_has_consented(tmp_path: Path) -> None:
-    lost = {"op": "delete", "urn": POOL.format(0), "oldState": {"custom": True}}
-    (tmp_path / "preview.json").write_text(json.dumps({"steps": [lost], "changeSummary": {"delete": 1}}))
-    (tmp_path / ".venv").symlink_to(sys.prefix)
+    prepare_gate(tmp_path, lost=1)
     gate = script(action("gate"), "Gate")
     assert run(gate, tmp_path, STACK="prod", PULL_REQUEST="").returncode == 1
     assert not (tmp_path / "calls").exists()

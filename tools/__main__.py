@@ -148,6 +148,7 @@ def preflight(
     """
     from rich.console import Console
 
+    from spec.load import stack_name
     from spec.stack_file import read
     from tools.preflight.cloud import Cloud
     from tools.preflight.findings import as_json as to_json
@@ -157,7 +158,7 @@ def preflight(
     path = _stack_file(stack, file)
     platform = _platform(path, as_json)
     settings = {key.removeprefix("gcp:"): value for key, value in read(path).items() if key.startswith("gcp:")}
-    result = run(platform, _stack_name(path), None if offline else Cloud(settings))
+    result = run(platform, stack_name(path), None if offline else Cloud(settings))
     if as_json:
         typer.echo(to_json(result.rows))
     else:
@@ -181,6 +182,7 @@ def permissions(
 
     Exit code 1: the configuration has errors, or a resource type's permissions are not known. 2: wrong usage.
     """
+    from spec.load import stack_name
     from tools import permissions as text
     from tools.registrations import registrations
 
@@ -189,12 +191,12 @@ def permissions(
     path = _stack_file(stack, file)
     platform = _platform(path, as_json)
     try:
-        found = text.needed(registrations(platform, stack=_stack_name(path)), "viewer" if viewer else "deployer")
+        found = text.needed(registrations(platform, stack=stack_name(path)), "viewer" if viewer else "deployer")
     except text.UnknownTypesError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(CONFIGURATION_ERROR) from None
     if role:
-        typer.echo(text.as_role(found, _stack_name(path)), nl=False)
+        typer.echo(text.as_role(found, stack_name(path)), nl=False)
     else:
         typer.echo(text.as_json(found) if as_json else text.as_text(found))
 
@@ -213,10 +215,6 @@ def kueue(stack: Stack = None, file: File = None, as_json: AsJson = False) -> No
     except text.NoQueuesError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(CONFIGURATION_ERROR) from None
-
-
-def _stack_name(path: Path) -> str:
-    return path.name.removeprefix("Pulumi.").removesuffix(".yaml")
 
 
 @app.command()

@@ -9,6 +9,7 @@ kinds that have no name of their own there go under `thirdPartyObjects`.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 READ, CREATE, UPDATE, DELETE = "read", "create", "update", "delete"
@@ -42,25 +43,32 @@ def _is_set(value: Any, steps: list[str]) -> bool:
     return isinstance(value, dict) and _is_set(value.get(steps[0]), steps[1:])
 
 
-def _row(collection: str, read: str = "get", create: str = "create", **more: str | dict[str, str]) -> Row:
+def _row(
+    collection: str,
+    read: str = "get",
+    create: str = "create",
+    update: str = "update",
+    delete: str = "delete",
+    *,
+    waits: str = "",
+    having: Mapping[str, str] = MappingProxyType({}),
+) -> Row:
     """A row in short: words without a dot are verbs of `collection`, words with dots are whole permissions.
 
-    `update` and `delete` default to the verbs of these names; `waits` is read after each change.
+    An empty text means that there is nothing to call; `waits` is read after each change.
     """
 
     def whole(words: str) -> tuple[str, ...]:
         return tuple(word if "." in word else f"{collection}.{word}" for word in words.split())
 
     def changing(words: str) -> tuple[str, ...]:
-        return whole(f"{words} {more.get('waits', '')}") if words else ()
+        return whole(f"{words} {waits}") if words else ()
 
-    having = more.get("having", {})
-    assert isinstance(having, dict)
     return Row(
         whole(read),
         changing(create),
-        changing(str(more.get("update", "update"))),
-        changing(str(more.get("delete", "delete"))),
+        changing(update),
+        changing(delete),
         tuple((path, whole(words)) for path, words in having.items()),
     )
 
@@ -102,19 +110,15 @@ GOOGLE: dict[str, Row] = {
         "compute.subnetworks",
         create=f"create {_IN_NETWORK}",
         update="update expandIpCidrRange setPrivateIpGoogleAccess",
-        delete="delete",
         waits=_REGION,
     ),
     "gcp:compute/router:Router": _row("compute.routers", create=f"create {_IN_NETWORK}", waits=_REGION),
-    "gcp:compute/routerNat:RouterNat": _row(
-        "compute.routers", create="update", update="update", delete="update", waits=_REGION
-    ),
+    "gcp:compute/routerNat:RouterNat": _row("compute.routers", create="update", delete="update", waits=_REGION),
     "gcp:compute/firewall:Firewall": _row(
         "compute.firewalls", create=f"create {_IN_NETWORK}", update=f"update {_IN_NETWORK}", waits=_GLOBAL
     ),
     "gcp:compute/address:Address": _row(
         "compute.addresses",
-        create="create",
         update="setLabels",
         having={"subnetwork": "createInternal compute.subnetworks.use"},
         delete="delete deleteInternal",
@@ -192,7 +196,6 @@ GOOGLE: dict[str, Row] = {
         "container.clusters",
         read="get compute.instanceGroupManagers.list",
         create="update",
-        update="update",
         delete="update",
         waits="container.operations.get",
         having={"nodeConfig.serviceAccount": _ACT_AS},

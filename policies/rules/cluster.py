@@ -8,12 +8,12 @@ from policies import tokens
 from policies.registry import PRODUCTION, RESOURCE, Resource, Setting, Settings, in_production
 from policies.tpu import looks_like_tpu
 from policies.values import UNKNOWN, Finding, at, expect, is_set, items, number, refuse, require, settled, text
+from spec.cluster import MAX_EXCLUSIONS
 
 DEFAULT_ACCOUNT = re.compile(r"default|.*-compute@developer\.gserviceaccount\.com")
 """Service accounts that may edit the whole project, unless somebody took their Editor role away."""
 
 HELD_SCOPES = ("NO_MINOR_OR_NODE_UPGRADES", "NO_UPGRADES")
-MAX_EXCLUSIONS = 20
 
 
 def open_ranges(ranges: list[str]) -> list[str]:
@@ -53,8 +53,7 @@ def private_nodes(resource: Resource, settings: Settings) -> Iterator[Finding]:
     cis=("5.6.3",),
 )
 def control_plane_access(cluster: Resource, settings: Settings) -> Iterator[Finding]:
-    enabled = at(cluster.props, "controlPlaneEndpointsConfig.ipEndpointsConfig.enabled")
-    if enabled is False or enabled is UNKNOWN:
+    if not _has_ip_endpoint(cluster):
         return
     networks = at(cluster.props, "masterAuthorizedNetworksConfig")
     if networks is None:
@@ -63,6 +62,12 @@ def control_plane_access(cluster: Resource, settings: Settings) -> Iterator[Find
     for open_range in open_ranges(ranges):
         yield Finding("masterAuthorizedNetworksConfig.cidrBlocks", f"holds {open_range}, which is everybody")
     yield from refuse(cluster.props, "masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled", True)
+
+
+def _has_ip_endpoint(cluster: Resource) -> bool:
+    """Whether the IP endpoint is known to be on, as it is by default."""
+    enabled = at(cluster.props, "controlPlaneEndpointsConfig.ipEndpointsConfig.enabled")
+    return enabled is not False and enabled is not UNKNOWN
 
 
 @RESOURCE.rule(
@@ -75,8 +80,7 @@ def control_plane_access(cluster: Resource, settings: Settings) -> Iterator[Find
     cis=("5.6.4",),
 )
 def control_plane_private(cluster: Resource, settings: Settings) -> Iterator[Finding]:
-    ip_endpoint = at(cluster.props, "controlPlaneEndpointsConfig.ipEndpointsConfig.enabled")
-    if ip_endpoint is not False and ip_endpoint is not UNKNOWN:
+    if _has_ip_endpoint(cluster):
         yield from expect(cluster.props, "privateClusterConfig.enablePrivateEndpoint", True)
 
 

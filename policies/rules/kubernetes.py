@@ -8,12 +8,11 @@ import yaml
 
 from policies import tokens
 from policies.registry import RESOURCE, STACK, Resource, Settings, Stack, StackFinding
-from policies.tpu import is_tpu_pool, template_machine, template_of
+from policies.tpu import may_have_tpus
 from policies.values import UNKNOWN, Finding, at, is_set, items, known, mapping, require, settled, strings, text
 from spec.queueing import TOPOLOGY_LABEL
 from spec.slices import DRA_LABEL
 
-GROUPS = (tokens.MIG, tokens.REGION_MIG)
 DEVICE_PLUGIN = re.compile(r"(^|/)tpu-device-plugin(:|@|$)")
 DRA_CHART = "dra-driver-google-tpu"
 POD_SECURITY = "pod-security.kubernetes.io"
@@ -138,8 +137,8 @@ def pod_security(namespace: Resource, settings: Settings) -> Iterator[Finding]:
 @RESOURCE.rule(
     "default-namespace",
     *tokens.WORKLOADS,
-    "kubernetes:kueue.x-k8s.io/*:LocalQueue",
-    "kubernetes:resource.k8s.io/*:ResourceClaimTemplate",
+    tokens.LOCAL_QUEUE,
+    tokens.CLAIM_TEMPLATE,
     level="advisory",
     reason="What belongs to nobody in particular ends up in the default namespace, without limits or queues.",
     remedy="Set metadata.namespace",
@@ -218,20 +217,14 @@ def wide_role(role: Resource, settings: Settings) -> Iterator[Finding]:
     source="pulumi-kubernetes Release: waits until all objects are ready",
 )
 def release_after_nodes(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
-    carriers = {each.urn for each in stack.of_type(tokens.NODE_POOL, *GROUPS) if _carries_controllers(stack, each)}
+    # Nodes that are there for more than TPU work.
+    nodes = stack.of_type(tokens.NODE_POOL, *tokens.MIGS)
+    carriers = {each.urn for each in nodes if not may_have_tpus(stack, each)}
     if not carriers:
         return  # the cluster brings its own nodes
     for release in stack.of_type(tokens.RELEASE):
         if carriers.isdisjoint(stack.reachable(release)):
             yield StackFinding(release.urn, "", "depends on no nodes")
-
-
-def _carries_controllers(stack: Stack, nodes: Resource) -> bool:
-    """Whether a pool or group is there for more than TPU work; a group whose template is unknown is taken to be not."""
-    if nodes.type == tokens.NODE_POOL:
-        return not is_tpu_pool(nodes)
-    template = template_of(stack, nodes)
-    return template is not None and template_machine(template) is None
 
 
 @STACK.rule(
@@ -274,12 +267,13 @@ def queue_flavors(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
     if UNKNOWN in named:
         return
     for queue in stack.matching(tokens.CLUSTER_QUEUE):
-        for flavor in _queue_flavors(queue):
+        for flavor in flavors_of(queue):
             if settled(flavor, "name") and text(flavor, "name") not in named:
                 yield StackFinding(queue.urn, "spec.resourceGroups", f"names the flavor {text(flavor, 'name')}")
 
 
-def _queue_flavors(queue: Resource) -> Iterator[Any]:
+def flavors_of(queue: Resource) -> Iterator[Any]:
+    """The flavors of a ClusterQueue, each with its quotas."""
     for group in items(queue.props, "spec.resourceGroups"):
         yield from items(group, "flavors")
 

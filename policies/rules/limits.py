@@ -15,7 +15,8 @@ from policies.registry import (
     StackFinding,
     in_production,
 )
-from policies.tpu import capacity, is_tpu_pool, pairs, pool_machine, template_machine, template_of, zones
+from policies.rules.kubernetes import flavors_of
+from policies.tpu import capacity, may_have_tpus, pairs, pool_machine, template_machine, template_of, zones
 from policies.values import UNKNOWN, Finding, at, expect, items, mapping, number, text
 from spec.catalogue import GENERATIONS
 from spec.queueing import FLAVOR_LABEL, RESOURCES
@@ -111,8 +112,7 @@ def price_unknown(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
     "allowed-zones",
     tokens.CLUSTER,
     tokens.NODE_POOL,
-    tokens.MIG,
-    tokens.REGION_MIG,
+    *tokens.MIGS,
     tokens.INSTANCE,
     reason="Data, quota and latency belong to places that somebody chose.",
     remedy="Use one of the allowed zones, or add this one to the policy's configuration",
@@ -129,8 +129,7 @@ def allowed_zones(resource: Resource, settings: Settings) -> Iterator[Finding]:
 @RESOURCE.rule(
     "allowed-generations",
     tokens.NODE_POOL,
-    tokens.TEMPLATE,
-    tokens.REGION_TEMPLATE,
+    *tokens.TEMPLATES,
     reason="Generations differ in price, quota and support; a project decides which it runs.",
     remedy="Use one of the allowed generations, or add this one to the policy's configuration",
     source="this project; pulumi-policy configuration",
@@ -177,7 +176,7 @@ def tpu_zone_offers(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
                 yield StackFinding(each.resource.urn, "", words)
 
 
-IRREPLACEABLE = (tokens.CLUSTER, tokens.NODE_POOL, tokens.MIG, tokens.REGION_MIG, tokens.DISK)
+IRREPLACEABLE = (tokens.CLUSTER, tokens.NODE_POOL, *tokens.MIGS, tokens.DISK)
 
 
 @STACK.rule(
@@ -195,12 +194,7 @@ def production_protected(stack: Stack, settings: Settings) -> Iterator[StackFind
 
 def _holds_capacity(stack: Stack, resource: Resource) -> bool:
     """Whether losing the resource is more than a restart: not so of pools and groups without TPUs."""
-    if resource.type == tokens.NODE_POOL:
-        return is_tpu_pool(resource)
-    if resource.type in (tokens.MIG, tokens.REGION_MIG):
-        template = template_of(stack, resource)
-        return template is None or template_machine(template) is not None
-    return True
+    return resource.type not in (tokens.NODE_POOL, *tokens.MIGS) or may_have_tpus(stack, resource)
 
 
 @RESOURCE.rule(
@@ -221,8 +215,7 @@ def deletion_protection(resource: Resource, settings: Settings) -> Iterator[Find
     "delete-before-replace",
     tokens.CLUSTER,
     tokens.NODE_POOL,
-    tokens.MIG,
-    tokens.REGION_MIG,
+    *tokens.MIGS,
     reason="A new slice cannot come before the old one goes: its name is taken, and so is its capacity.",
     remedy="Set the option deleteBeforeReplace: true",
     source="pulumi-terraform-bridge; GKE API: 409 already exists",
@@ -243,9 +236,8 @@ def delete_before_replace(resource: Resource, settings: Settings) -> Iterator[Fi
 def queue_quota(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
     quota: dict[str, int] = defaultdict(int)
     for queue in stack.matching(tokens.CLUSTER_QUEUE):
-        for group in items(queue.props, "spec.resourceGroups"):
-            for flavor in items(group, "flavors"):
-                quota[text(flavor, "name")] += _tpu_quota(flavor)
+        for flavor in flavors_of(queue):
+            quota[text(flavor, "name")] += _tpu_quota(flavor)
     chips: dict[str, int] = defaultdict(int)
     for each in capacity(stack):
         chips[_flavor_of(stack, each.resource)] += each.chips

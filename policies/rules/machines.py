@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from policies import tokens
 from policies.registry import RESOURCE, STACK, Resource, Settings, Stack, StackFinding
 from policies.tpu import (
+    boot_disk_problem,
     dims,
     looks_like_tpu,
     metadata_labels,
@@ -22,9 +23,7 @@ from spec.capacity import MAX_FLEX_SECONDS, RESERVATION_KEY, SCHEDULING
 from spec.catalogue import MAX_HOSTS_PER_POOL
 from spec.queueing import ACCELERATOR_LABEL, CHIPS_LABEL, TOPOLOGY_LABEL
 
-TEMPLATES = (tokens.TEMPLATE, tokens.REGION_TEMPLATE)
-MACHINES_AND_TEMPLATES = (*TEMPLATES, tokens.INSTANCE)
-GROUPS = (tokens.MIG, tokens.REGION_MIG)
+MACHINES_AND_TEMPLATES = (*tokens.TEMPLATES, tokens.INSTANCE)
 PROVISIONING_MODELS = tuple(scheduling.provisioning_model for scheduling in SCHEDULING.values())
 
 
@@ -63,15 +62,14 @@ def vm_shielded(machine: Resource, settings: Settings) -> Iterator[Finding]:
     source="CIS Google Cloud Foundation Benchmark 4.3, 4.5",
 )
 def vm_logins(machine: Resource, settings: Settings) -> Iterator[Finding]:
-    metadata = at(machine.props, "metadata")
-    if metadata is UNKNOWN:
+    if at(machine.props, "metadata") is UNKNOWN:
         return
-    blocked = mapping(machine.props, "metadata").get("block-project-ssh-keys")
+    metadata = mapping(machine.props, "metadata")
+    blocked, serial = metadata.get("block-project-ssh-keys"), metadata.get("serial-port-enable")
     if known(blocked) and str(blocked).lower() not in ("true", "1"):
         yield Finding("metadata.block-project-ssh-keys", f"is {blocked}")
     elif blocked is None:
         yield Finding("metadata.block-project-ssh-keys", "is not set")
-    serial = mapping(machine.props, "metadata").get("serial-port-enable")
     if known(serial) and str(serial).lower() in ("true", "1"):
         yield Finding("metadata.serial-port-enable", "is on")
     if is_set(metadata, "ssh-keys"):
@@ -96,7 +94,7 @@ def vm_startup_script(machine: Resource, settings: Settings) -> Iterator[Finding
 
 @RESOURCE.rule(
     "vm-tpu-machine",
-    *TEMPLATES,
+    *tokens.TEMPLATES,
     reason="Compute Engine makes slices of fewer machine types than GKE; others fail when the group asks for hosts.",
     remedy="Use GKE for this generation, or a machine type and topology of docs/topologies.md",
     source="Compute Engine documentation, workload policies; gke-labs/tpu-operator; SkyPilot's TPU groups",
@@ -116,7 +114,7 @@ def vm_tpu_machine(template: Resource, settings: Settings) -> Iterator[Finding]:
 
 @RESOURCE.rule(
     "vm-tpu-labels",
-    *TEMPLATES,
+    *tokens.TEMPLATES,
     reason="The TPU device plugin ends at once when kube-labels lacks one of three labels, or they are wrong.",
     remedy=f"Set metadata kube-labels to {CHIPS_LABEL}, {ACCELERATOR_LABEL} and {TOPOLOGY_LABEL}, joined by commas",
     source="TPU device plugin, instance attribute kube-labels",
@@ -136,23 +134,24 @@ def vm_tpu_labels(template: Resource, settings: Settings) -> Iterator[Finding]:
 
 @RESOURCE.rule(
     "vm-boot-disk",
-    *TEMPLATES,
+    *tokens.TEMPLATES,
     reason="A machine family boots from some disk types only; others fail when the first host starts.",
     remedy="Use a boot disk type of the generation, from docs/topologies.md",
     source="cluster-autoscaler boot disk tables; SkyPilot; cluster-toolkit",
 )
 def vm_boot_disk(template: Resource, settings: Settings) -> Iterator[Finding]:
     machine = template_machine(template)
-    for index, disk in enumerate(items(template.props, "disks") if machine else []):
+    if machine is None:
+        return
+    for index, disk in enumerate(items(template.props, "disks")):
         kind = text(disk, "diskType").rpartition("/")[2]
-        if machine and at(disk, "boot") is True and kind and kind not in machine.generation.boot_disks:
-            wanted = " or ".join(machine.generation.boot_disks)
-            yield Finding(f"disks.{index}.diskType", f"is {kind}; {machine.generation.name} boots from {wanted}")
+        if at(disk, "boot") is True and (problem := boot_disk_problem(machine, kind)):
+            yield Finding(f"disks.{index}.diskType", problem)
 
 
 @RESOURCE.rule(
     "vm-host-settings",
-    *TEMPLATES,
+    *tokens.TEMPLATES,
     reason="TPU hosts cannot be moved while they run, and some machine types are sold with one thread per core.",
     remedy="Set onHostMaintenance: TERMINATE, threadsPerCore as docs/topologies.md says, and nicType: GVNIC",
     source="Cloud TPU documentation, maintenance events; cluster-autoscaler threads per core",
@@ -172,7 +171,7 @@ def vm_host_settings(template: Resource, settings: Settings) -> Iterator[Finding
 
 @RESOURCE.rule(
     "vm-capacity",
-    *TEMPLATES,
+    *tokens.TEMPLATES,
     reason="The API takes any text as provisioning model, and refuses what does not go with it only when hosts start.",
     remedy="STANDARD and SPOT take no reservation, RESERVATION_BOUND takes one by name, FLEX_START at most seven days",
     source="Compute Engine documentation, provisioning models; gke-labs/tpu-operator CRD rules",
@@ -213,7 +212,7 @@ def _run_time(template: Resource, model: object) -> Iterator[Finding]:
 
 @RESOURCE.rule(
     "mig-bulk",
-    *GROUPS,
+    *tokens.MIGS,
     reason="In bulk mode Google makes all hosts of a slice or none; repair, surge or canaries would break it up.",
     remedy="Set defaultActionOnFailure: DO_NOTHING and a workload policy, one version, and neither healing nor standby",
     source="Compute Engine documentation, about bulk mode; gke-labs/tpu-operator converters",
@@ -242,22 +241,21 @@ def mig_bulk(mig: Resource, settings: Settings) -> Iterator[Finding]:
     source="Compute Engine documentation, about bulk mode; gke-labs/tpu-operator",
 )
 def mig_whole_slices(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
-    for mig in stack.of_type(*GROUPS):
+    for mig in stack.of_type(*tokens.MIGS):
         template = template_of(stack, mig)
         machine = template_machine(template) if template else None
-        if template is None or machine is None or not template_topology(template):
+        if template is None or machine is None or not settled(mig.props, "targetSizePolicies"):
             continue
-        if not settled(mig.props, "targetSizePolicies"):
-            continue
-        hosts, size = slice_hosts(machine, template_topology(template)), number(mig.props, "targetSize")
+        topology = template_topology(template)
+        hosts, size = slice_hosts(machine, topology), number(mig.props, "targetSize")
         bulk = mode(mig) == "BULK"
         if hosts is None:
-            continue  # another rule refuses the template
+            continue  # the topology is not known, or another rule refuses the template
         if bulk != (hosts > 1):
-            words = f"{template_topology(template)} of {machine.name} is {hosts} host{'s' if hosts > 1 else ''}"
+            words = f"{topology} of {machine.name} is {hosts} host{'s' if hosts > 1 else ''}"
             yield StackFinding(mig.urn, "targetSizePolicies.0.mode", f"is {mode(mig)}; {words}")
         if bulk and hosts > 1 and size is not None and size not in (0, hosts):
-            yield StackFinding(mig.urn, "targetSize", f"is {size}; {template_topology(template)} takes {hosts} hosts")
+            yield StackFinding(mig.urn, "targetSize", f"is {size}; {topology} takes {hosts} hosts")
         if size is not None and size > MAX_HOSTS_PER_POOL:
             yield StackFinding(mig.urn, "targetSize", f"is {size}; a group has at most {MAX_HOSTS_PER_POOL} hosts")
 
@@ -269,7 +267,7 @@ def mig_whole_slices(stack: Stack, settings: Settings) -> Iterator[StackFinding]
     source="Compute Engine documentation, workload policies; magic-modules #14255",
 )
 def mig_workload_policy(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
-    for mig in stack.of_type(*GROUPS):
+    for mig in stack.of_type(*tokens.MIGS):
         template, policy = template_of(stack, mig), policy_of(stack, mig)
         if policy is None:
             continue
@@ -299,7 +297,7 @@ def mig_fixed_size(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
         property_ = resizers[resizer.type]
         for urn in resizer.property_dependencies.get(property_, ()):
             mig = stack.by_urn.get(urn)
-            if mig is not None and mig.type in GROUPS and mode(mig) == "BULK":
+            if mig is not None and mig.type in tokens.MIGS and mode(mig) == "BULK":
                 yield StackFinding(resizer.urn, property_, f"is {mig.name}, which is in bulk mode")
 
 

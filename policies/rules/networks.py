@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from policies import tokens
 from policies.registry import RESOURCE, Resource, Settings
-from policies.values import UNKNOWN, Finding, at, expect, refuse, require, text
+from policies.values import Finding, expect, refuse, require, text
 
 
 @RESOURCE.rule(
@@ -54,6 +54,6 @@ def automatic_subnets(network: Resource, settings: Settings) -> Iterator[Finding
 def default_network(cluster: Resource, settings: Settings) -> Iterator[Finding]:
     for path in ("network", "subnetwork"):
         yield from require(cluster.props, path)
-    name = text(cluster.props, "network").rpartition("/")[2]
-    if at(cluster.props, "network") is not UNKNOWN and name == "default":
-        yield from refuse(cluster.props, "network", text(cluster.props, "network"))
+    network = text(cluster.props, "network")
+    if network.rpartition("/")[2] == "default":
+        yield from refuse(cluster.props, "network", network)

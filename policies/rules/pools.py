@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from policies import tokens
 from policies.registry import PRODUCTION, RESOURCE, Resource, Settings, in_production
-from policies.tpu import autoscaled, is_tpu_pool, pool_machine, shape_problem, slice_hosts, zones
+from policies.tpu import autoscaled, boot_disk_problem, is_tpu_pool, pool_machine, shape_problem, slice_hosts, zones
 from policies.values import (
     UNKNOWN,
     Finding,
@@ -25,9 +25,10 @@ from spec import versions
 from spec.capacity import MAX_FLEX_SECONDS, RESERVATION_KEY
 from spec.catalogue import MACHINES, MAX_HOSTS_PER_POOL, Machine
 from spec.labels import QUEUED_LABEL
+from spec.rules.slices import GKE_POOL_NAME_LIMIT
 from spec.slices import DRA_LABEL
 
-POOL_NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
+POOL_NAME = re.compile(rf"[a-z]([-a-z0-9]{{0,{GKE_POOL_NAME_LIMIT - 2}}}[a-z0-9])?")
 RESERVATION = re.compile(
     r"(projects/[^/]+/reservations/)?[a-z][-a-z0-9]*(/reservationBlocks/[^/]+(/reservationSubBlocks/[^/]+)?)?"
 )
@@ -51,8 +52,9 @@ def _hosts(pool: Resource, machine: Machine) -> int | None:
 @RESOURCE.rule(
     "pool-name",
     tokens.NODE_POOL,
-    reason="The API takes 40 characters, generated names are longer, and a name decides what can be replaced how.",
-    remedy="Name the pool: lower-case letters, digits and hyphens, at most 40 characters",
+    reason=f"The API takes {GKE_POOL_NAME_LIMIT} characters, generated names are longer, and a name decides what can be"
+    " replaced how.",
+    remedy=f"Name the pool: lower-case letters, digits and hyphens, at most {GKE_POOL_NAME_LIMIT} characters",
     source="GKE API, NodePool.name; pulumi-gcp autonaming",
 )
 def pool_name(pool: Resource, settings: Settings) -> Iterator[Finding]:
@@ -281,7 +283,8 @@ def _lent(pool: Resource) -> bool:
     "tpu-lent-hosts",
     tokens.NODE_POOL,
     reason="Hosts of flex-start are lent for at most seven days, start from none, and are never repaired.",
-    remedy="Set autoRepair: false, autoscaling from 0, locationPolicy: ANY and maxRunDuration up to 604800s",
+    remedy="Set autoRepair: false, autoscaling from 0, locationPolicy: ANY and maxRunDuration up to"
+    f" {MAX_FLEX_SECONDS}s",
     source="GKE documentation, flex-start; cluster-toolkit gke-consumption-options",
 )
 def tpu_lent_hosts(pool: Resource, settings: Settings) -> Iterator[Finding]:
@@ -326,10 +329,8 @@ def tpu_boot_disk(pool: Resource, settings: Settings) -> Iterator[Finding]:
     if machine is None:
         return
     for path in (f"{CONFIG}.bootDisk.diskType", f"{CONFIG}.diskType"):
-        kind = text(pool.props, path)
-        if kind and kind not in machine.generation.boot_disks:
-            wanted = " or ".join(machine.generation.boot_disks)
-            yield Finding(path, f"is {kind}; {machine.generation.name} boots from {wanted}")
+        if problem := boot_disk_problem(machine, text(pool.props, path)):
+            yield Finding(path, problem)
 
 
 @RESOURCE.rule(
@@ -378,9 +379,8 @@ def tpu_upgrades(pool: Resource, settings: Settings) -> Iterator[Finding]:
         return
     yield from refuse(pool.props, "upgradeSettings.strategy", "BLUE_GREEN")
     surge = number(pool.props, "upgradeSettings.maxSurge")
-    settings_ = at(pool.props, "upgradeSettings")
-    if settings_ is None or (surge or 0) > 0:
-        yield Finding("upgradeSettings.maxSurge", f"is {surge if known(surge) else 'not set, which is 1'}")
+    if at(pool.props, "upgradeSettings") is None or (surge or 0) > 0:
+        yield Finding("upgradeSettings.maxSurge", f"is {'not set, which is 1' if surge is None else surge}")
 
 
 @RESOURCE.rule(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
-from google.protobuf import empty_pb2, json_format
+from google.protobuf import empty_pb2
 from pulumi.runtime.proto import analyzer_pb2, analyzer_pb2_grpc
 
-from tests.graph.recording import ROOT, GraphMonitor
+from tests.graph.recording import ROOT, GraphMonitor, named
 
 PACK = ROOT / "policies"
 ENVIRONMENT = PACK / ".venv" / "bin" / "python"
@@ -113,14 +114,8 @@ def running(command: Sequence[str] = EXECUTABLE) -> Iterator[Analyzer]:
 
 def replaced(monitor: GraphMonitor, name: str, property_: str, value: Any) -> GraphMonitor:
     """A recorded graph in which one resource has another value of a property."""
-    other = object.__new__(GraphMonitor)
-    other.requests = dict(monitor.requests)
-    for urn, request in monitor.requests.items():
-        if request.custom and request.name == name:
-            copied = type(request)()
-            copied.CopyFrom(request)
-            properties = json_format.MessageToDict(request.object) | {property_: value}
-            copied.object.Clear()
-            copied.object.update(properties)
-            other.requests[urn] = copied
+    urn, other = named(monitor, name), copy.copy(monitor)
+    request = copy.deepcopy(monitor.requests[urn])
+    request.object.update({property_: value})
+    other.requests = {**monitor.requests, urn: request}
     return other

@@ -10,14 +10,14 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-import yaml
 
 from policies.registry import Stack
 from policies.rules import RESOURCE_RULES, STACK_RULES
+from spec.platform import PLATFORM_KEY
 from spec.queueing import FLAVOR_LABEL
 from spec.slices import DRA_LABEL
 from tests.graph.conftest import recorded
-from tests.graph.recording import ROOT, STACK_FILES, GraphMonitor, Update, record_main
+from tests.graph.recording import ROOT, STACK_FILES, GraphMonitor, Update, record_main, stack_config
 from tests.policies.recorded import planned
 from tests.policies.sound import REMOVED, changed, findings
 
@@ -55,9 +55,9 @@ def monitor(name: str, preview: bool = False) -> GraphMonitor:
 
 def configured(platform: dict[str, Any], base: str = "dev") -> dict[str, str]:
     """The configuration of a stack file with other settings of its platform."""
-    config = yaml.safe_load((ROOT / f"Pulumi.{base}.yaml").read_text())["config"]
-    config["tpu-platform:platform"].update(platform)
-    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
+    config = stack_config(ROOT / f"Pulumi.{base}.yaml")
+    changed = json.loads(config[PLATFORM_KEY]) | platform
+    return {**config, PLATFORM_KEY: json.dumps(changed)}
 
 
 def graph(name: str, *, preview: bool = False) -> Stack:
@@ -154,9 +154,7 @@ BREAKS = [
     Break("recipe", "slices-large-0", "placementPolicy.tpuTopology", "3x4", "tpu-topology"),
     Break("recipe", "slices-large-0", "nodeCount", 0, "queue-quota"),
     Break("blueprint", "slices-train-0", "management.autoRepair", True, "tpu-lent-hosts"),
-    Break(
-        "blueprint", "slices-train-0", "nodeConfig.labels", {FLAVOR_LABEL: "v5p-2x2x2-4t-queued"}, "tpu-queued-label"
-    ),
+    Break("blueprint", "slices-train-0", "nodeConfig.labels", ONLY_FLAVOR, "tpu-queued-label"),
     Break("ironwood", "slices-train-0", "placementPolicy.type", "COMPACT", "tpu-placement"),
     Break("ironwood", "slices-train-0", "nodeConfig.labels", {DRA_LABEL: "true"}, "tpu-device-driver"),
     Break("ironwood", "workload-policies-tpu-dev-2x2x2", "workloadPolicy.type", "HIGH_AVAILABILITY", "workload-policy"),

@@ -6,10 +6,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-import yaml
 from typer.testing import CliRunner, Result
 
-from tests.spec.platforms import EXISTING, EXISTING_NETWORK, PROJECT, SELF_MANAGED, raw
+from tests.spec.platforms import EXISTING, EXISTING_NETWORK, SELF_MANAGED
 from tools.__main__ import app
 
 V6E = {"machine_type": "ct6e-standard-4t", "topology": "4x4"}
@@ -26,15 +25,11 @@ def explain(*arguments: str | Path) -> Result:
 
 
 @pytest.fixture
-def stack_file(tmp_path: Path) -> Any:
-    def write(slices: Any = None, **platform: Any) -> Path:
-        path = tmp_path / "Pulumi.test.yaml"
-        config = {
-            "gcp:project": PROJECT,
-            "tpu-platform:platform": raw(SLICES if slices is None else slices, **platform),
-        }
-        path.write_text(yaml.safe_dump({"config": config}))
-        return path
+def stack_file(stack_file: Any) -> Any:
+    """The same with `SLICES`, where a test names none."""
+
+    def write(slices: Any = None, **platform: Any) -> Any:
+        return stack_file(SLICES if slices is None else slices, **platform)
 
     return write
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from spec import kueue
 from spec.load import load_stack_file
 from spec.self_managed import InCluster
-from tests.spec.platforms import EXISTING, EXISTING_NETWORK, PROJECT, raw
+from tests.spec.platforms import EXISTING, EXISTING_NETWORK
 from tools.__main__ import app
 from tools.generated import ROOT
 
@@ -21,45 +21,40 @@ QUEUES = {"team": {"namespaces": ["a"], "slices": {"serve": 1}}}
 
 
 @pytest.fixture
-def stack_file(tmp_path: Path) -> Path:
-    """A platform in a cluster that has Kueue."""
-    path = tmp_path / "Pulumi.test.yaml"
+def with_queues(stack_file: Any) -> Any:
+    """The stack file of a platform in a cluster that has Kueue."""
     cluster = EXISTING | {"provides": ["kueue"]}
-    platform = raw({"serve": SERVE}, cluster=cluster, network=EXISTING_NETWORK, queues=QUEUES)
-    path.write_text(yaml.safe_dump({"config": {"gcp:project": PROJECT, "tpu-platform:platform": platform}}))
-    return path
+    return stack_file({"serve": SERVE}, cluster=cluster, network=EXISTING_NETWORK, queues=QUEUES)
 
 
 def printed(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, ["kueue", *map(str, arguments)])
 
 
-def test_it_is_the_configuration_that_the_platforms_own_kueue_would_have(stack_file: Path) -> None:
-    result = printed("-f", stack_file)
+def test_it_is_the_configuration_that_the_platforms_own_kueue_would_have(with_queues: Path) -> None:
+    result = printed("-f", with_queues)
     assert result.exit_code == 0, result.output
-    expected = kueue.configuration(load_stack_file(stack_file))
+    expected = kueue.configuration(load_stack_file(with_queues))
     assert kueue.Configuration.model_validate(yaml.safe_load(result.stdout)) == expected
     assert expected.resources.device_class_mappings, "of a platform with claims it maps their classes"
 
 
-def test_it_says_what_it_was_tried_with(stack_file: Path) -> None:
-    comments = " ".join(line for line in printed("-f", stack_file).stdout.splitlines() if line.startswith("#"))
-    as_json = json.loads(printed("-f", stack_file, "--json").stdout)
+def test_it_says_what_it_was_tried_with(with_queues: Path) -> None:
+    comments = " ".join(line for line in printed("-f", with_queues).stdout.splitlines() if line.startswith("#"))
+    as_json = json.loads(printed("-f", with_queues, "--json").stdout)
     assert as_json["apis"] == ["kueue.x-k8s.io/v1beta2", "jobset.x-k8s.io/v1alpha2"]
     assert as_json["charts"].keys() == {"kueue", "jobset"}
     for text in (*as_json["apis"], *as_json["charts"].values()):
         assert text in comments
 
 
-def test_for_machines_it_is_the_same(stack_file: Path) -> None:
-    as_json = json.loads(printed("-f", stack_file, "--json").stdout)
-    assert as_json["configuration"] == yaml.safe_load(printed("-f", stack_file).stdout)
+def test_for_machines_it_is_the_same(with_queues: Path) -> None:
+    as_json = json.loads(printed("-f", with_queues, "--json").stdout)
+    assert as_json["configuration"] == yaml.safe_load(printed("-f", with_queues).stdout)
 
 
-def test_without_queues_there_is_nothing_to_configure(tmp_path: Path) -> None:
-    path = tmp_path / "Pulumi.test.yaml"
-    path.write_text(yaml.safe_dump({"config": {"gcp:project": PROJECT, "tpu-platform:platform": raw()}}))
-    result = printed("-f", path)
+def test_without_queues_there_is_nothing_to_configure(stack_file: Any) -> None:
+    result = printed("-f", stack_file())
     assert result.exit_code == 1
     assert "no queues" in result.stderr
 

@@ -10,14 +10,13 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from spec.load import load_platform, load_stack_file
-from tests.spec.platforms import PROJECT, raw
+from tests.graph.recording import STACK_FILES
+from tests.spec.platforms import EXISTING_NETWORK, PROJECT, raw
 from tools.__main__ import app
-from tools.generated import ROOT
 from tools.permission_table import GOOGLE, KUBERNETES, OTHER_CLUSTER, VERBS, kubernetes_row
 from tools.permissions import UnknownTypesError, needed
 from tools.registrations import Registration, registrations
 
-STACK_FILES = sorted(ROOT.glob("Pulumi.*.yaml"))
 CLUSTER = Registration("gcp:container/cluster:Cluster", {})
 INSTANCE = "gcp:compute/instance:Instance"
 
@@ -64,7 +63,7 @@ def test_a_viewer_may_only_read() -> None:
 
 def test_the_list_follows_what_is_registered() -> None:
     """A network that exists is referenced: nobody needs rights to make one."""
-    existing = {"kind": "existing", "network": "n", "subnetwork": "s", "pods_range": "p", "services_range": "r"}
+    existing = EXISTING_NETWORK | {"services_range": "r"}
     own, referenced = needed(registered(), "deployer"), needed(registered(network=existing), "deployer")
     assert "compute.networks.create" in own.google
     assert not [name for name in referenced.google if name.startswith(("compute.networks", "compute.routers"))]
@@ -117,12 +116,10 @@ def test_lines_json_and_role_say_the_same() -> None:
     assert len(role["title"]) <= 100
 
 
-def test_bad_input_is_named(tmp_path: Path) -> None:
+def test_bad_input_is_named(stack_file: Any) -> None:
     assert permissions("-s", "nowhere").exit_code == 2
     assert permissions("-s", "dev", "--role", "--json").exit_code == 2
-    path = tmp_path / "Pulumi.bad.yaml"
-    path.write_text(yaml.safe_dump({"config": {"gcp:project": PROJECT, "tpu-platform:platform": {"zone": "x"}}}))
-    refused = permissions("-f", path)
+    refused = permissions("-f", stack_file(zone="x"))
     assert refused.exit_code == 1
     assert "tpu-platform:platform.zone" in refused.output
     assert "Traceback" not in refused.output

@@ -10,11 +10,11 @@ from threading import Thread
 from typing import Any
 
 import pytest
-import yaml
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from tests.spec.platforms import PROJECT, load, raw
+from tests.spec.platforms import EXISTING as EXISTING_CLUSTER
+from tests.spec.platforms import EXISTING_NETWORK, PROJECT, load
 from tools.__main__ import app
 from tools.preflight import checks
 from tools.preflight.checks import CHECKS, Check
@@ -316,24 +316,15 @@ def test_machines_of_a_control_plane_are_looked_up_in_its_zones() -> None:
     assert finding.what.startswith("CPUS in us-central1: 20 vCPUs needed")
 
 
-EXISTING_CLUSTER = {
-    "kind": "existing",
-    "server": "https://10.0.0.1:6443",
-    "ca": "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n",
-    "join_secret": "projects/p/secrets/join",
-    "access_secret": "projects/p/secrets/access",
-}
-
-
 def test_secrets_of_an_existing_cluster() -> None:
     def answer(name: str) -> Json | None:
-        return {"state": "ENABLED"} if name == "projects/p/secrets/join/versions/latest" else None
+        return {"state": "ENABLED"} if name == "projects/my-project/secrets/join/versions/latest" else None
 
-    network = {**EXISTING, "services_range": None}
-    platform = {**OWN, "cluster": EXISTING_CLUSTER, "network": network}
+    platform = {**OWN, "cluster": EXISTING_CLUSTER, "network": EXISTING_NETWORK}
     join, access = found(checks.secrets, IRON, platform=platform, secrets__projects__secrets__versions__get=answer)
-    assert join == Finding("ok", "projects/p/secrets/join has a version")
-    assert (access.level, access.what) == ("blocks", "projects/p/secrets/access is not there, or has no version")
+    assert join == Finding("ok", "projects/my-project/secrets/join has a version")
+    assert access.level == "blocks"
+    assert access.what == "projects/my-project/secrets/access is not there, or has no version"
     destroyed = {"state": "DESTROYED"}
     for finding in found(checks.secrets, IRON, platform=platform, secrets__projects__secrets__versions__get=destroyed):
         assert finding.level == "blocks"
@@ -622,10 +613,8 @@ def test_offline() -> None:
     assert "run it without --offline" in result.output
 
 
-def test_bad_input_is_named(tmp_path: Path) -> None:
+def test_bad_input_is_named(stack_file: Any) -> None:
     assert command("-s", "nowhere").exit_code == 2
-    path = tmp_path / "Pulumi.bad.yaml"
-    path.write_text(yaml.safe_dump({"config": {"gcp:project": PROJECT, "tpu-platform:platform": raw(zone="x")}}))
-    refused_file = command("-f", path)
+    refused_file = command("-f", stack_file(zone="x"))
     assert refused_file.exit_code == 1
     assert "tpu-platform:platform.zone" in refused_file.output

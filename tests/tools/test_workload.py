@@ -11,7 +11,7 @@ from spec.load import load_stack_file
 from spec.queueing import FLAVOR_LABEL
 from tests.graph.recording import ROOT
 from tests.schema.test_kubernetes_objects import validate
-from tests.spec.platforms import PROJECT, SELF_MANAGED, raw
+from tests.spec.platforms import SELF_MANAGED
 from tools.__main__ import app
 
 RECIPE = ROOT / "Pulumi.recipe.yaml"
@@ -97,16 +97,13 @@ def test_device_plugin_pods_of_gke_leave_their_environment_to_gke() -> None:
 
 
 @pytest.fixture
-def without_gke(tmp_path: Path) -> Path:
+def without_gke(stack_file: Any) -> Any:
     """A stack file of slices as managed instance groups: one of two hosts, and single hosts."""
     slices = {
         "iron": {"machine_type": "tpu7x-standard-4t", "topology": "2x2x2", "count": 2, "capacity": "flex-start"},
         "single": {"machine_type": "tpu7x-standard-4t", "topology": "2x2x1"},
     }
-    platform = raw(slices, zone="us-central1-c", cluster=SELF_MANAGED)
-    path = tmp_path / "Pulumi.own.yaml"
-    path.write_text(yaml.safe_dump({"config": {"gcp:project": PROJECT, "tpu-platform:platform": platform}}))
-    return path
+    return stack_file(slices, zone="us-central1-c", cluster=SELF_MANAGED)
 
 
 def test_without_gke_workers_are_told_who_they_are(without_gke: Path) -> None:

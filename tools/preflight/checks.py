@@ -10,11 +10,11 @@ from spec.rules.slices import floors
 from spec.self_managed import ExistingCluster
 from spec.shape import resolve
 from spec.versions import Floor, parse, reaches
-from tools.preflight.cloud import RefusedError
+from tools.preflight.cloud import Json, RefusedError
 from tools.preflight.findings import Finding
 from tools.preflight.quota import chip_quota, cpu_quota
 from tools.preflight.reservations import reservations
-from tools.preflight.scene import Json, Scene, machines
+from tools.preflight.scene import Scene, machines
 
 PERMISSIONS_A_CALL = 100
 SHOWN_PERMISSIONS = 5
@@ -28,7 +28,7 @@ def project(scene: Scene) -> Iterator[Finding]:
     try:
         found = scene.cloud.find("projects", "projects.get", name=f"projects/{name}")
     except RefusedError as error:
-        if error.status != 403 or error.reason == "SERVICE_DISABLED":
+        if not error.forbidden:
             raise
         found = None  # Google does not say whether a project exists that one may not see
     if found is None:
@@ -256,7 +256,7 @@ def _image(scene: Scene, image: str) -> Finding:
         else:
             found = scene.compute("images.get", project=owner, image=name)
     except RefusedError as error:
-        if error.status != 403 or error.reason == "SERVICE_DISABLED":
+        if not error.forbidden:
             raise
         return Finding("not checked", f"you may not see {image}", f"have roles/compute.imageUser granted in {owner}")
     if found is None:

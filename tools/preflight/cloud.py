@@ -37,6 +37,16 @@ class RefusedError(Exception):
         self.reason = reason
         self.service = service
 
+    @property
+    def switched_off(self) -> bool:
+        """Whether the API itself is off, which says nothing of what was asked for."""
+        return self.reason == "SERVICE_DISABLED"
+
+    @property
+    def forbidden(self) -> bool:
+        """Whether the caller may not see what was asked for."""
+        return self.status == 403 and not self.switched_off
+
 
 @dataclass(frozen=True)
 class Api:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from spec.slices import SlicePlan
+from tools.preflight.cloud import Json
 from tools.preflight.findings import Finding
-from tools.preflight.scene import Json, Scene, machines
+from tools.preflight.scene import Scene, machines
 
 COMPUTE = "compute.googleapis.com"
 FAMILY_METRIC = "tpus_per_tpu_family"

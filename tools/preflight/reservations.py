@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from spec.slices import SlicePlan
-from tools.preflight.cloud import RefusedError
+from tools.preflight.cloud import Json, RefusedError
 from tools.preflight.findings import Finding, Level
-from tools.preflight.scene import Json, Scene
+from tools.preflight.scene import Scene
 
 # As a host's affinity names it: a reservation of the own project by its bare name, then perhaps a part of it.
 VALUE = re.compile(

@@ -54,7 +54,7 @@ def _online(scene: Scene) -> Iterator[Row]:
 
 def _not_checked(scene: Scene, error: RefusedError) -> Finding:
     project = scene.platform.project
-    if error.reason == "SERVICE_DISABLED":
+    if error.switched_off:
         step = f"gcloud services enable {error.service} --project={project}"
         return Finding("not checked", f"{error.service} is off in {project}", step)
     return Finding("not checked", f"Google answers {error.status}: {error}", "see docs/preflight.md")

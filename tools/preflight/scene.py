@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from spec.hosts import control_plane_machines, group_name
+from spec.hosts import control_plane_machines, node_pool
 from spec.platform import Platform, default_disk
 from spec.self_managed import SelfManagedCluster
 from spec.slices import CpuPool, PoolPlan, SlicePlan
-from tools.preflight.cloud import Cloud
-
-Json = dict[str, Any]
+from tools.preflight.cloud import Cloud, Json
 
 
 @dataclass(frozen=True)
@@ -61,8 +59,7 @@ class Scene:
 
     def stands(self, pool: PoolPlan | CpuPool) -> bool:
         """Whether a pool has been made."""
-        platform = self.platform
-        return (pool.name if platform.backend == "gke" else group_name(platform, pool.name)) in self.standing
+        return node_pool(self.platform, pool.name) in self.standing
 
     def missing_pools(self, plan: SlicePlan) -> tuple[PoolPlan, ...]:
         """Pools of a plan that are yet to be made."""
