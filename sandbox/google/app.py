@@ -19,15 +19,14 @@ from starlette.types import Receive, Scope, Send
 
 from sandbox.google import container, machines
 from sandbox.google.compute_types import self_link
-from sandbox.google.discovery import find_route
-from sandbox.google.dispatch import handle
+from sandbox.google.dispatch import handle, routed
 from sandbox.google.errors import GoogleError, invalid
 from sandbox.google.faults import Fault
 from sandbox.google.group_members import unsettled
 from sandbox.google.inventory import inventory
 from sandbox.google.operations import now
 from sandbox.google.permissions import grant
-from sandbox.google.roles import is_usable
+from sandbox.google.roles import require_usable
 from sandbox.google.service import new_id
 from sandbox.google.store import Change
 from sandbox.google.world import World
@@ -62,8 +61,8 @@ def _caller(world: World, request: Request) -> str:
             " other valid authentication credential.",
         )
     email = token.removeprefix(ACCOUNT_TOKEN) if token.startswith(ACCOUNT_TOKEN) else ""
-    if email and not is_usable(world, email):
-        raise GoogleError("UNAUTHENTICATED", f"Service account {email} does not exist or is disabled.")
+    if email:
+        require_usable(world, email)
     return email
 
 
@@ -87,9 +86,7 @@ def _serve(world: World, request: Request, raw_path: str, raw_body: bytes) -> Re
     if fault and fault.kind == "cut" and not fault.processed:
         return ConnectionCut()
     try:
-        route = find_route(request.method, raw_path)
-        if route is None:
-            raise GoogleError("NOT_FOUND", f"The requested URL {raw_path} was not found on this server.")
+        route = routed(request.method, raw_path)
         caller = _caller(world, request)
         query = parse_qsl(request.url.query, keep_blank_values=True)
         answer: Response = JSONResponse(handle(world, route, _parsed(raw_body), query, caller, fault))

@@ -19,7 +19,7 @@ from sandbox.google import (
     secrets_and_keys,
     storage,
 )
-from sandbox.google.discovery import Route, checked_body, unknown_query
+from sandbox.google.discovery import Route, checked_body, find_route, unknown_query
 from sandbox.google.errors import GoogleError, violations
 from sandbox.google.faults import OPERATION_ERRORS, Fault
 from sandbox.google.operations import Operation
@@ -41,6 +41,14 @@ HANDLER_MODULES = (
     secrets_and_keys,
     storage,
 )
+
+
+def routed(http_method: str, path: str) -> Route:
+    """What a raw (still percent-encoded) URL path addresses. Raises 404 for what no API has."""
+    route = find_route(http_method, path)
+    if route is None:
+        raise GoogleError("NOT_FOUND", f"The requested URL {path} was not found on this server.")
+    return route
 
 
 def handle(

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from sandbox.google.discovery import find_route
-from sandbox.google.errors import GoogleError
+from sandbox.google.compute_types import relative
 from sandbox.google.machines import region_of
 from sandbox.google.service import short
 from sandbox.google.store import Change, Resource
@@ -119,10 +118,6 @@ class GuestCloud:
         found = self._world.store.get(INSTANCES, machine.name)
         return found is not None and found["id"] == machine.id and found["status"] == "RUNNING"
 
-    def instance_exists(self, name: str) -> bool:
-        """Whether an instance of this full name exists, in whatever state."""
-        return self._world.store.get(INSTANCES, name) is not None
-
     def records(self, kind: str, prefix: str = "") -> dict[str, Resource]:
         """Full name -> object of a kind such as "compute.disks"; for reading only."""
         return self._world.store.all(kind, prefix)
@@ -152,14 +147,11 @@ class Account:
     ) -> Resource:
         """The answer to any REST call; `path` as on the wire, e.g. "/sm/v1/projects/p/secrets/s"."""
         # These know the world, which knows this module.
-        from sandbox.google.dispatch import handle
-        from sandbox.google.roles import is_usable
+        from sandbox.google.dispatch import handle, routed
+        from sandbox.google.roles import require_usable
 
-        if not is_usable(self._world, self.email):
-            raise GoogleError("UNAUTHENTICATED", f"Service account {self.email} does not exist or is disabled.")
-        route = find_route(method, path)
-        if route is None:
-            raise GoogleError("NOT_FOUND", f"The requested URL {path} was not found on this server.")
+        require_usable(self._world, self.email)
+        route = routed(method, path)
         answer: Resource = handle(self._world, route, body or {}, list((query or {}).items()), self.email)
         return answer
 
@@ -200,7 +192,7 @@ def machine(world: World, name: str, instance: Resource) -> Machine:
 
 def _data_disks(world: World, instance: Resource) -> Iterable[tuple[str, str]]:
     for attached in instance.get("disks", []):
-        disk = world.store.get("compute.disks", attached.get("source", "").partition("/v1/")[2])
+        disk = world.store.get("compute.disks", relative(attached.get("source", "")))
         if disk and not attached.get("boot"):
             yield attached["deviceName"], disk["id"]
 

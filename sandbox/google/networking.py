@@ -85,8 +85,7 @@ def _address(call: Call, name: str, resource: Resource) -> Resource:
 
 
 def external_address(world: World) -> str:
-    held = _taken(world, "addresses", "address") | _taken(world, "forwardingRules", "IPAddress")
-    return _free(IPv4Network("203.0.113.0/24"), held, 0)
+    return _free(IPv4Network("203.0.113.0/24"), _reserved(world), 0)
 
 
 def internal_address(world: World, subnetwork: Resource) -> str:
@@ -100,7 +99,11 @@ def in_range(subnetwork: Resource, address: str) -> bool:
 
 def instance_addresses(world: World) -> set[str]:
     """The internal addresses that instances hold."""
-    return {nic.get("networkIP", "") for i in _all(world, "instances") for nic in i.get("networkInterfaces", [])}
+    return {nic.get("networkIP", "") for nic in _nics(world)}
+
+
+def _nics(world: World) -> list[Resource]:
+    return [nic for instance in _all(world, "instances") for nic in instance.get("networkInterfaces", [])]
 
 
 def check_free(world: World, subnetwork: Resource, address: str) -> None:
@@ -121,10 +124,8 @@ class AddressPlan:
     """
 
     def __init__(self, world: World) -> None:
-        nics = [nic for i in _all(world, "instances") for nic in i.get("networkInterfaces", [])]
-        self.held = {nic.get("networkIP", "") for nic in nics}
-        self.held |= _taken(world, "addresses", "address") | _taken(world, "forwardingRules", "IPAddress")
-        aliases = (alias["ipCidrRange"] for nic in nics for alias in nic.get("aliasIpRanges", []))
+        self.held = instance_addresses(world) | _reserved(world)
+        aliases = (alias["ipCidrRange"] for nic in _nics(world) for alias in nic.get("aliasIpRanges", []))
         self._aliases = [IPv4Network(alias) for alias in aliases]
         self._next: dict[tuple[str, str, int], Iterator[IPv4Network]] = {}
 
@@ -172,9 +173,10 @@ class AddressPlan:
                 yield candidate
 
 
-def _taken(world: World, collection: str, field: str) -> set[str]:
-    kinds = (collection, "globalAddresses") if collection == "addresses" else (collection,)
-    return {resource.get(field, "") for kind in kinds for resource in _all(world, kind)}
+def _reserved(world: World) -> set[str]:
+    """The addresses that reservations and forwarding rules hold."""
+    fields = {"addresses": "address", "globalAddresses": "address", "forwardingRules": "IPAddress"}
+    return {resource.get(field, "") for kind, field in fields.items() for resource in _all(world, kind)}
 
 
 def _all(world: World, collection: str) -> list[Resource]:

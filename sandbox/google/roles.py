@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
+from sandbox.google.errors import GoogleError
 from sandbox.google.policies import get_policy
 from sandbox.google.world import World
 
@@ -77,10 +78,11 @@ PREDEFINED: dict[str, tuple[str, ...]] = {
 }
 
 
-def is_usable(world: World, email: str) -> bool:
-    """Whether a service account exists and is not disabled."""
+def require_usable(world: World, email: str) -> None:
+    """401 UNAUTHENTICATED unless a service account exists and is not disabled."""
     account = _account(world, email)
-    return account is not None and not account.get("disabled")
+    if account is None or account.get("disabled"):
+        raise GoogleError("UNAUTHENTICATED", f"Service account {email} does not exist or is disabled.")
 
 
 def _account(world: World, email: str) -> dict[str, object] | None:

@@ -12,16 +12,14 @@ import secrets
 from datetime import timedelta
 
 from sandbox.google.guests import Account, GuestCloud, Machine
-from sandbox.google.machines import machine_type
-from sandbox.google.service import short
 from sandbox.guests.attributes import CONTROL_PLANE, ROLE, ControlPlaneAttributes, MetadataError
 from sandbox.guests.clusters import Clusters
-from sandbox.guests.identity import account, read_join_secret, system_uuid
-from sandbox.guests.network import UnreachableError, require_internet
+from sandbox.guests.identity import account, kubelet, read_join_secret
+from sandbox.guests.network import API_PORT, UnreachableError, require_internet
 from sandbox.guests.project import Project
 from sandbox.guests.script import Script
 from sandbox.kubernetes.api import Object
-from sandbox.kubernetes.joining import JoinSecret, Kubelet
+from sandbox.kubernetes.joining import JoinSecret
 from sandbox.kubernetes.kubeadm import ClusterSettings, KubeadmCluster
 
 BOOT_SECONDS = 150.0  # boot, packages, images, kubeadm init
@@ -43,12 +41,9 @@ class ControlPlaneMachine:
             cloud, machine, BOOT_SECONDS, self._boot, self._end, self._publish, RENEW_EVERY.total_seconds()
         )
 
-    @property
-    def _attributes(self) -> ControlPlaneAttributes:
-        return ControlPlaneAttributes.of(self._project.now(self._machine).attributes)
-
     def _boot(self) -> None:
-        machine, wanted = self._project.now(self._machine), self._attributes
+        machine = self._project.now(self._machine)
+        wanted = ControlPlaneAttributes.of(machine.attributes)
         require_internet(self._cloud, machine)
         disk = _data_disk(machine) if wanted.replica == 0 else self._first_replicas_disk(machine, wanted)
         settings = ClusterSettings(
@@ -58,7 +53,7 @@ class ControlPlaneMachine:
         if not self._disk:
             self._disk = disk
             self.script.say(f"control plane of {settings.name} is up")
-        cluster.add_control_plane_node(_kubelet(machine, wanted))
+        cluster.add_control_plane_node(kubelet(machine, wanted, labels={}, taints=()))
         self._publish()
 
     def _first_replicas_disk(self, machine: Machine, wanted: ControlPlaneAttributes) -> str:
@@ -69,12 +64,13 @@ class ControlPlaneMachine:
         disk = first.data_disks.get(DATA_DISK, "") if first and first.attributes.get(ROLE) == CONTROL_PLANE else ""
         cluster = self._clusters.of(disk)
         if cluster is None or cluster.plane.endpoint != secret.apiServer:
-            raise UnreachableError(f"{wanted.first_address}:6443 does not answer: no control plane is there")
+            raise UnreachableError(f"{wanted.first_address}:{API_PORT} does not answer: no control plane is there")
         return disk
 
     def _publish(self) -> None:
         """Writes the platform's secrets anew: the first replica's work. Older versions are destroyed."""
-        machine, wanted = self._project.now(self._machine), self._attributes
+        machine = self._project.now(self._machine)
+        wanted = ControlPlaneAttributes.of(machine.attributes)
         cluster = self._clusters.of(self._disk)
         if wanted.replica or cluster is None:
             return
@@ -123,20 +119,3 @@ def _enabled(writer: Account, secret: str, version: str) -> bool:
 
 def _for_peers(secret: JoinSecret) -> Object:
     return {**secret.model_dump(mode="json"), "certificateKey": secrets.token_hex(32)}
-
-
-def _kubelet(machine: Machine, wanted: ControlPlaneAttributes) -> Kubelet:
-    kind = machine_type(short(machine.record["machineType"]))
-    if kind is None:
-        raise MetadataError(f"there is no machine type {machine.record['machineType']}")
-    place = {"topology.kubernetes.io/zone": machine.zone, "topology.kubernetes.io/region": machine.region}
-    return Kubelet(
-        name=machine.short_name,
-        system_uuid=system_uuid(machine),
-        address=machine.address,
-        machine=kind,
-        version=wanted.kubernetes_version,
-        labels=place,
-        taints=(),
-        max_pods=wanted.max_pods,
-    )

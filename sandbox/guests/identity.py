@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping, Sequence
 
 from pydantic import ValidationError
 
 from sandbox.google.guests import Account, GuestCloud, Machine
-from sandbox.guests.attributes import MetadataError
-from sandbox.kubernetes.joining import JoinError, JoinSecret
+from sandbox.google.machines import machine_type
+from sandbox.google.service import short
+from sandbox.guests.attributes import ControlPlaneAttributes, MetadataError, NodeAttributes
+from sandbox.kubernetes.joining import JoinError, JoinSecret, Kubelet
 
 CLOUD_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
@@ -16,6 +19,32 @@ CLOUD_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 def system_uuid(machine: Machine) -> str:
     """What the machine's firmware tells its kubelet: the same as long as the machine lives."""
     return str(uuid.uuid5(uuid.NAMESPACE_OID, machine.id))
+
+
+def kubelet(
+    machine: Machine,
+    wanted: ControlPlaneAttributes | NodeAttributes,
+    labels: Mapping[str, str],
+    taints: Sequence[Mapping[str, str]],
+) -> Kubelet:
+    """How the machine registers: with these labels and taints, and with its place, which the script adds.
+
+    Raises MetadataError for a machine type that does not exist.
+    """
+    kind = machine_type(short(machine.record["machineType"]))
+    if kind is None:
+        raise MetadataError(f"there is no machine type {machine.record['machineType']}")
+    place = {"topology.kubernetes.io/zone": machine.zone, "topology.kubernetes.io/region": machine.region}
+    return Kubelet(
+        name=machine.short_name,
+        system_uuid=system_uuid(machine),
+        address=machine.address,
+        machine=kind,
+        version=wanted.kubernetes_version,
+        labels={**labels, **place},
+        taints=taints,
+        max_pods=wanted.max_pods,
+    )
 
 
 def account(cloud: GuestCloud, machine: Machine) -> Account:

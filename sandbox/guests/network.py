@@ -9,9 +9,12 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Iterator
 
+from sandbox.google.compute_types import relative
 from sandbox.google.guests import GuestCloud, Machine
+from sandbox.google.service import short
 from sandbox.google.store import Resource
 
+API_PORT = 6443
 DEFAULT_PRIORITY = 1000
 
 
@@ -46,8 +49,8 @@ def _behind(cloud: GuestCloud, source: Machine, address: str, port: int) -> list
     rule = next((each for each in rules if each.get("IPAddress") == address and _takes(each, source, port)), None)
     if rule is None:
         raise UnreachableError(f"{address}:{port} does not answer: no forwarding rule in {source.region} takes it")
-    service = cloud.records("compute.regionBackendServices").get(_path(rule.get("backendService", "")), {})
-    groups = [_path(each["group"]) for each in service.get("backends", [])]
+    service = cloud.records("compute.regionBackendServices").get(relative(rule.get("backendService", "")), {})
+    groups = [relative(each["group"]) for each in service.get("backends", [])]
     members = cloud.records("compute.groupInstances")
     names = [name for group in groups for name in members.get(group, {}).get("instances", [])]
     instances = cloud.records("compute.instances")
@@ -60,7 +63,7 @@ def _behind(cloud: GuestCloud, source: Machine, address: str, port: int) -> list
 def _takes(rule: Resource, source: Machine, port: int) -> bool:
     """Whether a forwarding rule takes connections of the machine to the port. Internal ones are for their region."""
     internal = rule.get("loadBalancingScheme") == "INTERNAL"
-    if internal and not rule.get("allowGlobalAccess") and _path(rule["region"]).split("/")[-1] != source.region:
+    if internal and not rule.get("allowGlobalAccess") and short(rule["region"]) != source.region:
         return False
     if rule.get("allPorts"):
         return True
@@ -130,9 +133,4 @@ def _translates(nat: Resource, nic: Resource) -> bool:
 
 
 def _same(left: str, right: str) -> bool:
-    return _path(left) == _path(right)
-
-
-def _path(reference: str) -> str:
-    """ "projects/p/..." from a URL or a path."""
-    return reference[reference.index("projects/") :] if "projects/" in reference else reference
+    return relative(left) == relative(right)

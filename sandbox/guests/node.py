@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from sandbox.google.guests import GuestCloud, Machine
-from sandbox.google.machines import machine_type
 from sandbox.google.service import short
 from sandbox.guests.attributes import MetadataError, NodeAttributes
 from sandbox.guests.clusters import Clusters
-from sandbox.guests.identity import read_join_secret, system_uuid
-from sandbox.guests.network import require_connection, require_internet
+from sandbox.guests.identity import kubelet, read_join_secret, system_uuid
+from sandbox.guests.network import API_PORT, require_connection, require_internet
 from sandbox.guests.project import Project
 from sandbox.guests.script import Script
-from sandbox.kubernetes.joining import Kubelet, join
+from sandbox.kubernetes.joining import join
 from sandbox.kubernetes.nodes import POOL_LABEL
 
 BOOT_SECONDS = 120.0  # boot, packages, kubeadm join
-API_PORT = 6443
 
 
 class NodeMachine:
@@ -40,7 +38,7 @@ class NodeMachine:
         secret = read_join_secret(self._cloud, machine, wanted.join_secret)
         if cluster := self._clusters.at(secret.apiServer):
             require_connection(self._cloud, machine, cluster.settings.api_address, API_PORT)
-        join(secret, _kubelet(machine, wanted))
+        join(secret, kubelet(machine, wanted, _labels(machine, wanted), wanted.node_taints))
         self._api_server = secret.apiServer
         self.script.say(f"joined {secret.apiServer} as {machine.short_name}")
 
@@ -57,25 +55,7 @@ class NodeMachine:
             cluster.machine_gone(self._machine.short_name)
 
 
-def _kubelet(machine: Machine, wanted: NodeAttributes) -> Kubelet:
-    """Labels of the metadata, and what the script adds: the machine's place, and its managed instance group."""
-    kind = machine_type(short(machine.record["machineType"]))
-    if kind is None:
-        raise MetadataError(f"there is no machine type {machine.record['machineType']}")
-    labels = {
-        **wanted.node_labels,
-        "topology.kubernetes.io/zone": machine.zone,
-        "topology.kubernetes.io/region": machine.region,
-    }
-    if group := machine.attributes.get("created-by"):
-        labels[POOL_LABEL] = short(group)
-    return Kubelet(
-        name=machine.short_name,
-        system_uuid=system_uuid(machine),
-        address=machine.address,
-        machine=kind,
-        version=wanted.kubernetes_version,
-        labels=labels,
-        taints=wanted.node_taints,
-        max_pods=wanted.max_pods,
-    )
+def _labels(machine: Machine, wanted: NodeAttributes) -> dict[str, str]:
+    """Labels of the metadata, and the machine's managed instance group, which the script adds."""
+    group = machine.attributes.get("created-by")
+    return {**wanted.node_labels, **({POOL_LABEL: short(group)} if group else {})}

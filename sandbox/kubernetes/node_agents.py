@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from sandbox.google.errors import GoogleError
+from sandbox.google.machines import region_of
 from sandbox.kubernetes.api import ApiClient, ApiError, Object, is_true
 from sandbox.kubernetes.joining import UNINITIALIZED_TAINT
 from sandbox.kubernetes.nodes import TPU_RESOURCE, remove_pods
@@ -112,7 +113,7 @@ def _completion(node: Object, instance: Object) -> Object:
     project = instance["selfLink"].partition("/projects/")[2].partition("/")[0]
     labels = {
         "topology.kubernetes.io/zone": zone,
-        "topology.kubernetes.io/region": zone.rpartition("-")[0],
+        "topology.kubernetes.io/region": region_of(zone),
         "node.kubernetes.io/instance-type": machine,
     }
     spec: Object = {

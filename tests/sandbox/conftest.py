@@ -100,7 +100,7 @@ class Project:
             return None
         content = json.loads(file.read_text())
         servers = {each["name"]: each["cluster"]["server"] for each in content["clusters"]}
-        return self.session.cluster_client(servers[content["current-context"]].removeprefix("https://"))
+        return self.session.cluster_client(servers[content["current-context"]])
 
     def up(self, stack: str, *flags: str) -> dict[str, int]:
         """Bring the stack up; returns how many resources each operation touched."""

@@ -25,6 +25,8 @@ GROUPS = f"{COMPUTE}/zones/{ZONE}/instanceGroupManagers"
 INSTANCES = f"{COMPUTE}/zones/{ZONE}/instances"
 SUBNETWORK = f"projects/{PROJECT}/regions/{REGION}/subnetworks/sub"
 IN_USE = "resourceInUseByAnotherResource"
+UBUNTU = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
+TPU_IMAGE = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accel-2404-amd64-tpu-tpu7x"
 NO_RESERVATION = {"consumeReservationType": "NO_RESERVATION"}
 Body = dict[str, Any]
 
@@ -124,8 +126,7 @@ def compact(topology: str) -> Body:
 
 
 def instance(**extra: Any) -> Body:
-    image = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
-    disk = {"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": image, "diskSizeGb": "50"}}
+    disk = {"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": UBUNTU, "diskSizeGb": "50"}}
     own = {"name": "vm", "machineType": f"zones/{ZONE}/machineTypes/n2-standard-4", "disks": [disk]}
     return {**own, "networkInterfaces": [{"subnetwork": SUBNETWORK}], **extra}
 
@@ -133,8 +134,7 @@ def instance(**extra: Any) -> Body:
 def template(
     name: str = "tm", machine: str = "tpu7x-standard-4t", disk: str = "hyperdisk-balanced", **extra: Any
 ) -> Body:
-    image = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accel-2404-amd64-tpu-tpu7x"
-    boot = {"boot": True, "initializeParams": {"sourceImage": image, "diskType": disk}}
+    boot = {"boot": True, "initializeParams": {"sourceImage": TPU_IMAGE, "diskType": disk}}
     nics = [{"subnetwork": SUBNETWORK}]
     return {"name": name, "properties": {"machineType": machine, "disks": [boot], "networkInterfaces": nics, **extra}}
 

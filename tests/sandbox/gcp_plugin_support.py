@@ -73,6 +73,11 @@ def subject(token: str, name: str) -> Subject:
     return Subject.of(f"urn:pulumi:dev::p::{token}::{name}")
 
 
+def config_at(url: str) -> Json:
+    """CONFIG, with the APIs at another address."""
+    return {key: value.replace(HOST, url) for key, value in CONFIG.items()}
+
+
 def configured(transport: httpx.BaseTransport | None = None, **settings: Any) -> GcpProvider:
     """A provider ready for calls, over `transport` instead of the network."""
     provider = GcpProvider(transport)

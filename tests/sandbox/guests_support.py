@@ -14,7 +14,7 @@ from typing import TypeVar
 from sandbox.guests.machines import VirtualMachines
 from sandbox.kubernetes.api import ApiClient, Object
 from sandbox.kubernetes.contexts import Contexts
-from tests.sandbox.conftest_google import COMPUTE, PROJECT, Body, Cloud, connected
+from tests.sandbox.conftest_google import COMPUTE, PROJECT, UBUNTU, Body, Cloud, connected
 
 T = TypeVar("T")
 ZONE = "us-central1-c"  # offers tpu7x
@@ -58,20 +58,25 @@ def secret(purpose: str) -> str:
     return f"projects/{PROJECT}/secrets/lab-{purpose}"
 
 
-def node_attributes(**changes: str) -> dict[str, str]:
-    """What a TPU node boots with; keys of `changes` with _ for -."""
+def boot_attributes(role: str, own: dict[str, str], changes: dict[str, str]) -> dict[str, str]:
+    """What a machine of a role boots with; keys of `changes` with _ for -."""
     return {
         "startup-script": "#!/bin/bash",
-        "tpu-role": "node",
+        "tpu-role": role,
         "tpu-kubernetes-version": VERSION,
         "tpu-containerd-version": "2.1.*",
         "tpu-join-secret": secret("join"),
-        "kube-labels": TPU_LABELS,
-        "tpu-node-labels": f"{TPU_LABELS},team=a",
-        "tpu-node-taints": "google.com/tpu=present:NoSchedule",
-        "tpu-max-pods": "32",
+        **own,
         **{key.replace("_", "-"): value for key, value in changes.items()},
     }
+
+
+NODE_ATTRIBUTES = {
+    "kube-labels": TPU_LABELS,
+    "tpu-node-labels": f"{TPU_LABELS},team=a",
+    "tpu-node-taints": "google.com/tpu=present:NoSchedule",
+    "tpu-max-pods": "32",
+}
 
 
 @dataclass(frozen=True)
@@ -152,12 +157,7 @@ class Lab:
     def make_master(self, replica: int = 0, **changes: str) -> None:
         """A control-plane machine on its data disk, behind the load balancer."""
         name = f"lab-cp-{replica}"
-        attributes = {
-            "startup-script": "#!/bin/bash",
-            "tpu-role": "control-plane",
-            "tpu-kubernetes-version": VERSION,
-            "tpu-containerd-version": "2.1.*",
-            "tpu-join-secret": secret("join"),
+        own = {
             "tpu-endpoint-secret": secret("endpoint"),
             "tpu-access-secret": secret("access"),
             "tpu-cluster-name": "lab",
@@ -167,12 +167,10 @@ class Lab:
             "tpu-max-pods": "110",
             "tpu-replicas": "1",
             "tpu-replica": str(replica),
-            **{key.replace("_", "-"): value for key, value in changes.items()},
         }
-        boot = {"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": UBUNTU}}
         data = {"deviceName": "data", "source": f"projects/{PROJECT}/zones/{ZONE}/disks/{name}-data"}
-        body = self.machine(name, "e2-standard-4", MASTERS, attributes)
-        self.cloud.ok("POST", f"{ZONAL}/instances", {**body, "disks": [boot, data]})
+        body = self.machine(name, "e2-standard-4", MASTERS, boot_attributes("control-plane", own, changes))
+        self.cloud.ok("POST", f"{ZONAL}/instances", {**body, "disks": [*body["disks"], data]})
         member = {"instances": [{"instance": f"projects/{PROJECT}/zones/{ZONE}/instances/{name}"}]}
         self.cloud.ok("POST", f"{ZONAL}/instanceGroups/masters/addInstances", member)
 
@@ -189,7 +187,7 @@ class Lab:
 
     def make_group(self, name: str, size: int, kind: str, on_failure: str = "DO_NOTHING", **changes: str) -> None:
         """A managed instance group of nodes, whose lost machines stay lost unless `on_failure` is REPAIR."""
-        properties = self.machine("", kind, NODES, node_attributes(**changes))
+        properties = self.machine("", kind, NODES, boot_attributes("node", NODE_ATTRIBUTES, changes))
         self.cloud.ok("POST", f"{GLOBAL}/instanceTemplates", {"name": name, "properties": properties})
         group = {
             "name": name,
@@ -234,9 +232,6 @@ class Lab:
         endpoint = eventually("an endpoint", lambda: self.payload("endpoint"))
         token = self.payload("access")["status"]["token"]
         return ApiClient(endpoint["server"].removeprefix("https://"), token, base64.b64decode(endpoint["ca"]).decode())
-
-
-UBUNTU = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from sandbox import workload
 from sandbox.kubernetes.api import ApiClient, condition, is_true
 from sandbox.kubernetes.nodes import TPU_RESOURCE
 from tests.sandbox.conftest import Project
-from tests.sandbox.workloads import PATIENCE_SECONDS, eventually, jobs_of
+from tests.sandbox.workloads import PATIENCE_SECONDS, eventually, jobs_of, place_pod
 
 Json = dict[str, Any]
 
@@ -70,22 +70,6 @@ def objects(client: ApiClient) -> dict[str, str]:
     }
 
 
-def place_pod(client: ApiClient) -> Json:
-    """A pod on the guest's host that has something to finish before it goes."""
-    return client.create(
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": "training", "namespace": "default", "finalizers": ["example.com/checkpoint"]},
-            "spec": {
-                "nodeName": HOST,
-                "containers": [{"name": "training", "image": "registry.k8s.io/pause:3.10"}],
-                "tolerations": [{"operator": "Exists"}],
-            },
-        }
-    )
-
-
 def is_evicted(client: ApiClient) -> bool:
     pod = client.get("v1", "Pod", "training", "default")
     assert pod, "the pod is gone before it has finished"
@@ -94,7 +78,7 @@ def is_evicted(client: ApiClient) -> bool:
 
 def destroy_with_checkpoint(project: Project, client: ApiClient) -> str:
     """Destroy the guest, whose pod ends in an orderly way once it is told to; returns what Pulumi said."""
-    pod = place_pod(client)
+    pod = place_pod(client, HOST)
     pulumi = project.session.start_pulumi(
         "destroy", "-s", GUEST, "--yes", "--skip-preview", "--run-program", capture=True
     )

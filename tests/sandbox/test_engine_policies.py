@@ -6,6 +6,7 @@ That it lets the dev stack pass is in test_engine_permissions.py, where the stac
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 from sandbox.run_directory import CHECKOUT
@@ -50,12 +51,7 @@ def edited(project: Project, file: str, old: str, new: str) -> None:
     """The project with its own copy of the components, one of them changed."""
     link = project.folder / "components"
     link.unlink()
-    for source in (CHECKOUT / "components").rglob("*"):
-        if source.is_file() and "__pycache__" not in source.parts:
-            target = link / source.relative_to(CHECKOUT / "components")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(source.read_bytes())
-            target.chmod(source.stat().st_mode)
+    shutil.copytree(CHECKOUT / "components", link, ignore=shutil.ignore_patterns("__pycache__"))
     component: Path = link / file
     text = component.read_text()
     assert old in text

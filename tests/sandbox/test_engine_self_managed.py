@@ -6,8 +6,9 @@ import json
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from sandbox.kubernetes.api import ApiClient
+from sandbox.kubernetes.api import ApiClient, is_true
 from tests.sandbox.conftest import Project
+from tests.sandbox.workloads import place_pod
 
 STACK = "compute"
 Json = dict[str, Any]
@@ -52,22 +53,6 @@ def client_of(project: Project) -> ApiClient:
     return client
 
 
-def place_pod(project: Project, node: str) -> None:
-    """A pod on a host that does not go when it is told to."""
-    client_of(project).create(
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": "training", "namespace": "default", "finalizers": ["example.com/checkpoint"]},
-            "spec": {
-                "nodeName": node,
-                "containers": [{"name": "training", "image": "registry.k8s.io/pause:3.10"}],
-                "tolerations": [{"operator": "Exists"}],
-            },
-        }
-    )
-
-
 MADE_FIRST, DELETED_FIRST = (
     ["create-replacement", "replace", "delete-replaced"],
     ["delete-replaced", "replace", "create-replacement"],
@@ -100,7 +85,7 @@ def test_the_life_of_a_platform_without_gke(project: Project) -> None:
     assert inside(project) == before
 
     # Another topology is another slice, whose hosts are drained before they go; in bounded time, whoever stays.
-    place_pod(project, min(HOSTS))
+    place_pod(client_of(project), min(HOSTS))
     write(project, {**TRAIN, "topology": "4x8"}, {**SERVE, "labels": {"a": "b"}}, image=OTHER_IMAGE)
     assert planned(project)["slices-train-0"] == DELETED_FIRST
     said = project.succeed("up", "-s", STACK, "--yes", "--skip-preview")
@@ -124,7 +109,7 @@ def ready_nodes(project: Project) -> dict[str, str]:
     return {
         node["metadata"]["name"]: node["metadata"]["uid"]
         for node in client_of(project).list_all("v1", "Node")
-        if any(row["type"] == "Ready" and row["status"] == "True" for row in node["status"]["conditions"])
+        if is_true(node, "Ready")
     }
 
 

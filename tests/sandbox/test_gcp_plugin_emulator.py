@@ -13,8 +13,8 @@ from sandbox import google
 from sandbox.plugins.gcp.plugin import GcpProvider
 from sandbox.plugins.provider import InitializationFailed, ProviderError
 from tests.sandbox.gcp_plugin_support import (
-    CONFIG,
-    HOST,
+    config_at,
+    configured,
     plain_outputs,
     recorded_names,
     recorded_state,
@@ -39,8 +39,7 @@ def emulator() -> Iterator[Any]:
 @pytest.fixture
 def provider(emulator: Any) -> Iterator[GcpProvider]:
     httpx.post(f"{emulator.url}/sandbox/reset").raise_for_status()
-    made = GcpProvider()
-    made.configure({k: v.replace(HOST, emulator.url) for k, v in CONFIG.items()})
+    made = configured(**config_at(emulator.url))
     yield made
     made.cancel()
 
@@ -165,8 +164,7 @@ def _edited(inputs: Json, path: str, value: Any) -> Json:
 def standing(emulator: Any) -> Iterator[Deployment]:
     """A deployment that the edits share: each changes one thing and leaves it consistent."""
     httpx.post(f"{emulator.url}/sandbox/reset").raise_for_status()
-    provider = GcpProvider()
-    provider.configure({k: v.replace(HOST, emulator.url) for k, v in CONFIG.items()})
+    provider = configured(**config_at(emulator.url))
     deployment = Deployment(provider)
     deployment.create_all()
     yield deployment

@@ -18,14 +18,13 @@ from sandbox import google
 from sandbox.plugins.gcp.plugin import GcpProvider
 from sandbox.plugins.provider import InitializationFailed, ProviderError
 from sandbox.plugins.values import UNKNOWN, Secret
-from tests.sandbox.gcp_plugin_support import CONFIG, HOST, plain_outputs, subject
+from tests.sandbox.conftest_google import TPU_IMAGE, UBUNTU
+from tests.sandbox.gcp_plugin_support import config_at, configured, plain_outputs, subject
 
 Json = dict[str, Any]
 ZONE = "us-central1-c"
 REGION = "us-central1"
 KEY = f"projects/proj/locations/{REGION}/keyRings/ring/cryptoKeys/key"
-UBUNTU = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
-TPU_IMAGE = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accel-2404-amd64-tpu-tpu7x"
 MEMBER = "serviceAccount:tpu-nodes@proj.iam.gserviceaccount.com"
 Outputs = dict[str, Json]
 
@@ -293,8 +292,7 @@ def emulator() -> Iterator[str]:
 
 def _platform(emulator: str) -> Iterator[Platform]:
     """An empty project with the user's own key and reservation."""
-    provider = GcpProvider()
-    provider.configure({k: v.replace(HOST, emulator) for k, v in CONFIG.items()})
+    provider = configured(**config_at(emulator))
     made = Platform(emulator, provider)
     made.call("POST", "/sandbox/reset")
     rings = f"/kms/v1/projects/proj/locations/{REGION}/keyRings"

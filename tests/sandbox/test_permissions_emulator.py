@@ -23,7 +23,7 @@ from sandbox.plugins.values import plain
 from spec.load import load_platform, load_stack_file
 from tests.graph.emulated import PROJECT, EmulatedCloud, recorded
 from tests.graph.recording import READ_SECRET, GraphMonitor, record_stack
-from tests.sandbox.gcp_plugin_support import CONFIG, HOST, configured
+from tests.sandbox.gcp_plugin_support import config_at, configured
 from tools.generated import ROOT
 from tools.permissions import needed
 from tools.registrations import registrations
@@ -138,9 +138,8 @@ class Life(EmulatedCloud):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._provider.cancel()
-        endpoints = {key: value.replace(HOST, self.url) for key, value in CONFIG.items() if key.endswith("Endpoint")}
         self.transport = Asking(self.url)
-        self._provider = configured(self.transport, **endpoints)
+        self._provider = configured(self.transport, **config_at(self.url))
 
     def lead(self, monitor: GraphMonitor) -> set[str]:
         """Create, read, edit, delete; the permissions that was asked for."""

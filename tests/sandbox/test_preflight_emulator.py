@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,23 +40,29 @@ def cloud() -> Iterator[Cloud]:
 
 @pytest.fixture
 def run(cloud: Cloud, tmp_path: Path) -> Run:
+    return partial(preflight, cloud, tmp_path)
+
+
+def preflight(cloud: Cloud, folder: Path, slices: Json | None = None, **platform: Any) -> tuple[int, list[Json]]:
     """Preflight of a platform; exit code and findings. Nothing but reading may reach the cloud."""
+    # Google's client and the provider are told by the same settings where the cloud is.
+    settings = endpoints(cloud.emulator.url, "token")
+    config = {"gcp:project": PROJECT, "tpu-platform:platform": raw(slices, **platform), **settings}
+    path = folder / "Pulumi.test.yaml"
+    path.write_text(yaml.safe_dump({"config": config}))
+    before = len(cloud.emulator.world.traffic)
+    result = CliRunner().invoke(app, ["preflight", "-f", str(path), "--json"])
+    calls = list(cloud.emulator.world.traffic)[before:]
+    assert all(call["method"] == "GET" or call["path"].endswith(":testIamPermissions") for call in calls)
+    assert result.exit_code in (0, 1), result.output
+    findings: list[Json] = json.loads(result.output)["findings"]
+    return result.exit_code, findings
 
-    def preflight(slices: Json | None = None, **platform: Any) -> tuple[int, list[Json]]:
-        # Google's client and the provider are told by the same settings where the cloud is.
-        settings = endpoints(cloud.emulator.url, "token")
-        config = {"gcp:project": PROJECT, "tpu-platform:platform": raw(slices, **platform), **settings}
-        path = tmp_path / "Pulumi.test.yaml"
-        path.write_text(yaml.safe_dump({"config": config}))
-        before = len(cloud.emulator.world.traffic)
-        result = CliRunner().invoke(app, ["preflight", "-f", str(path), "--json"])
-        calls = list(cloud.emulator.world.traffic)[before:]
-        assert all(call["method"] == "GET" or call["path"].endswith(":testIamPermissions") for call in calls)
-        assert result.exit_code in (0, 1), result.output
-        findings: list[Json] = json.loads(result.output)["findings"]
-        return result.exit_code, findings
 
-    return preflight
+def make(cloud: Cloud, platform: Json) -> None:
+    """Create a platform's resources."""
+    with closing(EmulatedCloud(cloud.emulator.url)) as made:
+        made.make(recorded(platform))
 
 
 def of(findings: list[Json], check: str) -> list[str]:
@@ -72,13 +80,8 @@ def test_a_project_that_has_everything(run: Run) -> None:
 
 def test_a_fresh_project_is_told_what_to_switch_on(tmp_path: Path) -> None:
     with connected(fresh_project=True) as fresh:
-        settings = endpoints(fresh.emulator.url, "token")
-        path = tmp_path / "Pulumi.test.yaml"
-        config = {"gcp:project": PROJECT, "tpu-platform:platform": raw({"s": SPOT}), **settings}
-        path.write_text(yaml.safe_dump({"config": config}))
-        result = CliRunner().invoke(app, ["preflight", "-f", str(path), "--json"])
-    assert result.exit_code == 0
-    findings = json.loads(result.output)["findings"]
+        code, findings = preflight(fresh, tmp_path, {"s": SPOT})
+    assert code == 0
     [services] = [each for each in findings if each["check"] == "services"]
     assert services["level"] == "warning"
     assert "compute.googleapis.com" in services["what"]
@@ -199,9 +202,7 @@ def test_a_self_managed_platform(cloud: Cloud, run: Run) -> None:
         "ok: projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64 is there",
     ]
     assert of(findings, "reservations") == [f"ok: {PROJECT}/res is ready, 2 of 2 hosts free; 2 needed"]
-    made = EmulatedCloud(cloud.emulator.url)
-    made.make(recorded(raw(slices, **platform)))
-    made.close()
+    make(cloud, raw(slices, **platform))
     code, findings = run(slices, **platform)
     assert code == 0
     assert of(findings, "reservations") == [f"ok: {PROJECT}/res is ready, 0 of 2 hosts free; 0 needed"]
@@ -210,10 +211,7 @@ def test_a_self_managed_platform(cloud: Cloud, run: Run) -> None:
 def test_what_stands_is_not_needed_again(cloud: Cloud, run: Run) -> None:
     """The second run of a platform whose slices fill their reservation and their quota."""
     cloud.control("reservations", {**RESERVATION, "count": 4})
-    platform = raw({"s": RESERVED})
-    made = EmulatedCloud(cloud.emulator.url)
-    made.make(recorded(platform))
-    made.close()
+    make(cloud, raw({"s": RESERVED}))
     code, findings = run({"s": RESERVED})
     assert code == 0
     assert of(findings, "reservations") == [f"ok: {PROJECT}/res is ready, 0 of 4 hosts free; 0 needed"]

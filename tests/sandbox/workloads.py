@@ -34,6 +34,22 @@ def has_release(client: ApiClient, release: str, status: str) -> bool:
     return bool(client.list_all("v1", "Secret", f"{release}-system", labelSelector=label))
 
 
+def place_pod(client: ApiClient, node: str) -> Object:
+    """The pod default/training on a node; it does not go before its finalizer is taken away."""
+    return client.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "training", "namespace": "default", "finalizers": ["example.com/checkpoint"]},
+            "spec": {
+                "nodeName": node,
+                "containers": [{"name": "training", "image": "registry.k8s.io/pause:3.10"}],
+                "tolerations": [{"operator": "Exists"}],
+            },
+        }
+    )
+
+
 @dataclass(frozen=True)
 class Jobs:
     """The jobs of one stack, in its cluster."""

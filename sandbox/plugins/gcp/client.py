@@ -132,6 +132,23 @@ class Client:
             raise ProviderError(f"{method} {url}: {error or type(error).__name__}") from error
         return answer
 
+    def find(
+        self,
+        method: str,
+        api: str,
+        path: str,
+        deadline: Deadline,
+        body: Json | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Json | None:
+        """As `call`, but None where what the request is about does not exist."""
+        try:
+            return self.call(method, api, path, deadline, body, query)
+        except GoogleError as error:
+            if error.status == 404:
+                return None
+            raise
+
     def base(self, api: str) -> str:
         """The base URL of an API, without a trailing slash. Raises ProviderError where none is configured."""
         if api not in self.settings.endpoints:

@@ -456,9 +456,7 @@ class Service(Rest):
             query["pageToken"] = page["nextPageToken"]
 
     def _post(self, context: Context, variables: Variables, verb: str, body: Json) -> None:
-        url = f"{self.item.format(**variables)}:{verb}"
-        operation = context.client.call("POST", self.api, url, context.deadline, body)
-        self.wait(context, variables, operation, f"{variables['service']} to be {verb}d")
+        self.act(context, variables, "POST", f":{verb}", f"{variables['service']} to be {verb}d", body)
 
 
 SERVICE = Service(

@@ -196,9 +196,7 @@ class RouterNat(Rest):
         return list(router.get("nats", []))
 
     def _write(self, context: Context, variables: Variables, nats: list[Json]) -> None:
-        url = self.item.format(**variables)
-        operation = context.client.call("PATCH", self.api, url, context.deadline, {"nats": nats})
-        self.wait(context, variables, operation, "RouterNat to be written")
+        self.act(context, variables, "PATCH", "", "RouterNat to be written", {"nats": nats})
 
 
 ROUTER_NAT = RouterNat(

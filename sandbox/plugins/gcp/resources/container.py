@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from sandbox.plugins.gcp import labels, links
-from sandbox.plugins.gcp.client import GoogleError
 from sandbox.plugins.gcp.mapping import (
     Field,
     Fields,
@@ -125,9 +124,7 @@ class _Gke(Rest):
     def send(self, context: Context, variables: Variables, method: str, suffix: str, body: Json) -> None:
         """One update call and its operation."""
         with named_errors(f"Error updating {context.schema.title}"):
-            url = f"{self.item}{suffix}".format(**variables)
-            operation = context.client.call(method, self.api, url, context.deadline, body)
-            self.wait(context, variables, operation, f"{context.schema.title} to be updated")
+            self.act(context, variables, method, suffix, f"{context.schema.title} to be updated", body)
 
     def delete(self, context: Context, identity: str, outputs: Inputs) -> None:
         variables = self.parse(context.settings, identity)
@@ -360,13 +357,9 @@ class Cluster(_Gke):
 
     def _remove_default_pool(self, context: Context, variables: Variables) -> None:
         url = f"{self.item}/nodePools/default-pool".format(**variables)
-        try:
-            operation = context.client.call("DELETE", self.api, url, context.deadline)
-        except GoogleError as error:
-            if error.status == 404:
-                return
-            raise
-        self.wait(context, variables, operation, "the default pool to be deleted")
+        operation = context.client.find("DELETE", self.api, url, context.deadline)
+        if operation is not None:
+            self.wait(context, variables, operation, "the default pool to be deleted")
 
     def body(self, context: Context, variables: Variables, inputs: Inputs) -> Json:
         return {"cluster": self._cluster(context, inputs)}
@@ -635,12 +628,7 @@ class NodePool(_Gke):
 
     def _listed(self, context: Context, variables: Variables) -> Json | None:
         """The pool from the cluster's list, as the provider reads it; None if pool or cluster do not exist."""
-        try:
-            answer = context.client.call("GET", self.api, self.collection.format(**variables), context.deadline)
-        except GoogleError as error:
-            if error.status == 404:
-                return None
-            raise
+        answer = context.client.find("GET", self.api, self.collection.format(**variables), context.deadline) or {}
         return next((p for p in answer.get("nodePools", ()) if p["name"] == variables["name"]), None)
 
     def _groups(self, context: Context, pool: Json) -> list[Json]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from sandbox.plugins.gcp import links
-from sandbox.plugins.gcp.client import GoogleError
 from sandbox.plugins.gcp.mapping import Field, Json, int64, link, renamed, write_only
 from sandbox.plugins.gcp.resources.compute import (
     INITIALIZE,
@@ -125,13 +124,13 @@ class Instance(Rest):
         changed = {change.top for change in changes}
         with named_errors("Error updating Instance"):
             if "attachedDisks" in changed:
-                self._move_disks(context, variables, olds, news)
+                self._move_disks(context, variables, news)
             if changed & set(_STOPPED):
                 self._while_stopped(context, variables, news, changed & set(_STOPPED))
         others = [c for c in changes if c.top not in ("attachedDisks", *_STOPPED)]
         return super().update(context, identity, olds, news, others)
 
-    def _move_disks(self, context: Context, variables: Variables, olds: Inputs, news: Inputs) -> None:
+    def _move_disks(self, context: Context, variables: Variables, news: Inputs) -> None:
         """Detach what is not wanted any more or wanted otherwise, then attach what is new."""
         zone = ZONE.format(**variables)
         found = self.fetch(context, variables) or {}
@@ -164,9 +163,8 @@ class Instance(Rest):
         body: Json | None = None,
         query: Mapping[str, str] | None = None,
     ) -> None:
-        url = f"{self.item}{suffix}".format(**variables)
-        operation = context.client.call(method, self.api, url, context.deadline, body, query)
-        self.wait(context, variables, operation, f"{suffix.lstrip('/')} of {variables['name']}")
+        what = f"{suffix.lstrip('/')} of {variables['name']}"
+        self.act(context, variables, method, suffix, what, body, query)
 
     def body(self, context: Context, variables: Variables, inputs: Inputs) -> Json:
         body = super().body(context, variables, inputs)
@@ -191,12 +189,7 @@ class Instance(Rest):
 
     def _disk(self, context: Context, variables: Variables, boot: Json) -> Json:
         url = f"{ZONE}/disks/{links.last(boot.get('source', ''))}".format(**variables)
-        try:
-            return context.client.call("GET", self.api, url, context.deadline)
-        except GoogleError as error:
-            if error.status == 404:
-                return {}
-            raise
+        return context.client.find("GET", self.api, url, context.deadline) or {}
 
 
 def _in_zone(zone: str, collection: str, name: str) -> str:

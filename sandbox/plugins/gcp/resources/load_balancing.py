@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sandbox.plugins.gcp import links
-from sandbox.plugins.gcp.client import GoogleError
 from sandbox.plugins.gcp.mapping import Json, as_list, int64, renamed, write_only
 from sandbox.plugins.gcp.resources.compute import REGION, SET_LABELS, ZONE
 from sandbox.plugins.gcp.resources.rest import Context, Inputs, Rest, Setter, Variables
@@ -142,21 +141,15 @@ class InstanceGroup(Rest):
 
     def _members(self, context: Context, variables: Variables) -> list[str]:
         url = f"{self.item.format(**variables)}/listInstances"
-        try:
-            found = context.client.call("POST", self.api, url, context.deadline, {"instanceState": "ALL"})
-        except GoogleError as error:
-            if error.status == 404:  # the group went between the two calls
-                return []
-            raise
+        # The group may have gone between the two calls.
+        found = context.client.find("POST", self.api, url, context.deadline, {"instanceState": "ALL"}) or {}
         return [str(item["instance"]) for item in found.get("items", ())]
 
     def _move(self, context: Context, variables: Variables, verb: str, instances: Sequence[str]) -> None:
         if not instances:
             return
         body = {"instances": [{"instance": instance} for instance in instances]}
-        url = f"{self.item.format(**variables)}/{verb}"
-        operation = context.client.call("POST", self.api, url, context.deadline, body)
-        self.wait(context, variables, operation, f"{verb} of {variables['name']}")
+        self.act(context, variables, "POST", f"/{verb}", f"{verb} of {variables['name']}", body)
 
 
 INSTANCE_GROUP = InstanceGroup(

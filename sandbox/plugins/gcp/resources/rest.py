@@ -15,7 +15,6 @@ from sandbox.plugins.gcp.client import (
     Cancelled,
     Client,
     Deadline,
-    GoogleError,
     operation_failure,
 )
 from sandbox.plugins.gcp.diff import Rule
@@ -206,10 +205,9 @@ class Rest:
         self, context: Context, variables: Variables, setter: Setter, news: Inputs, body: Json, olds: Inputs
     ) -> None:
         content = setter.body(news, body, olds)
-        url = f"{self.item}{setter.suffix}".format(**variables)
+        what = f"{context.schema.title} to be updated"
         with named_errors(f"Error updating {context.schema.title}"):
-            operation = context.client.call(setter.method, self.api, url, context.deadline, content, setter.query(news))
-            self.wait(context, variables, operation, f"{context.schema.title} to be updated")
+            self.act(context, variables, setter.method, setter.suffix, what, content, setter.query(news))
 
     def _patch(self, context: Context, variables: Variables, rest: Json, olds: Inputs) -> None:
         if not self.patches:
@@ -218,23 +216,16 @@ class Rest:
         if self.fingerprinted and olds.get("fingerprint"):
             rest = {**rest, "fingerprint": olds["fingerprint"]}
         with named_errors(f"Error updating {context.schema.title}"):
-            url = self.item.format(**variables)
-            operation = context.client.call(self.patches, self.api, url, context.deadline, rest, query)
-            self.wait(context, variables, operation, f"{context.schema.title} to be updated")
+            self.act(context, variables, self.patches, "", f"{context.schema.title} to be updated", rest, query)
 
     def delete(self, context: Context, identity: str, outputs: Inputs) -> None:
         """Delete the resource and wait until it is gone. What is gone already counts as deleted."""
         variables = self.parse(context.settings, identity, outputs)
         refuse_guarded(self.guards, context.schema, outputs)
         with named_errors(f"Error deleting {context.schema.title}"):
-            try:
-                url = self.item.format(**variables)
-                operation = context.client.call("DELETE", self.api, url, context.deadline)
-            except GoogleError as error:
-                if error.status == 404:
-                    return
-                raise
-            self.wait(context, variables, operation, f"{context.schema.title} to be deleted")
+            operation = context.client.find("DELETE", self.api, self.item.format(**variables), context.deadline)
+            if operation is not None:
+                self.wait(context, variables, operation, f"{context.schema.title} to be deleted")
 
     # --- bodies and outputs -----------------------------------------------------------------------------------------
 
@@ -253,14 +244,7 @@ class Rest:
 
     def fetch(self, context: Context, variables: Variables) -> Json | None:
         """GET the resource, None if it does not exist."""
-        try:
-            return context.client.call(
-                "GET", self.api, self.item.format(**variables), context.deadline, query=self.query
-            )
-        except GoogleError as error:
-            if error.status == 404:
-                return None
-            raise
+        return context.client.find("GET", self.api, self.item.format(**variables), context.deadline, query=self.query)
 
     def outputs(self, context: Context, identity: str, variables: Variables, found: Json, known: Inputs) -> Json:
         """The outputs for the REST object `found`; what no API knows comes from `known` (inputs or older outputs)."""
@@ -298,6 +282,21 @@ class Rest:
         values[labels.PULUMI] = {k: v for k, v in ours.items() if present.get(k) == v}
 
     # --- operations -------------------------------------------------------------------------------------------------
+
+    def act(
+        self,
+        context: Context,
+        variables: Variables,
+        method: str,
+        suffix: str,
+        what: str,
+        body: Json | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> None:
+        """A call on the resource, with `suffix` at the end of its URL, and its operation. `what` is waited for."""
+        url = f"{self.item}{suffix}".format(**variables)
+        operation = context.client.call(method, self.api, url, context.deadline, body, query)
+        self.wait(context, variables, operation, what)
 
     def wait(self, context: Context, variables: Variables, operation: Json, what: str) -> None:
         """Poll a long operation to its end. Raises OperationError, TimedOut or Cancelled."""
