@@ -9,6 +9,7 @@ from sandbox.kubernetes.control_plane import START_SECONDS, ControlPlane
 from sandbox.kubernetes.controllers import ControllerHost
 from sandbox.kubernetes.dra import SlicePublisher
 from sandbox.kubernetes.loops import Loop, wait_until
+from sandbox.kubernetes.missed_pods import MissedPods
 
 REFRESH_SECONDS = 20.0  # a kubelet takes up to a minute or so to refresh a mounted Secret
 
@@ -23,7 +24,11 @@ class RunningCluster:
         self._host = ControllerHost(plane, refresh_seconds)
         plane.egress.find_port = self._host.find_port
         publisher = SlicePublisher(plane.client)
-        common = (Loop("controllers", 0.25, self._host.step), Loop("dra-driver", 0.5, publisher.step))
+        common = (
+            Loop("controllers", 0.25, self._host.step),
+            Loop("dra-driver", 0.5, publisher.step),
+            Loop("missed-pods", 0.5, MissedPods(plane.client, plane.hosted_images).step),
+        )
         self._loops = (*common, *loops)
 
     def start(self, preinstalled: Iterable[Object]) -> None:

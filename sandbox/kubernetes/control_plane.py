@@ -79,7 +79,7 @@ class ControlPlane:
         self._setup = setup
         self.run_dir = run_dir.resolve()
         self.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._hosted_images = hosted_images
+        self.hosted_images = hosted_images
         self._pki = self.run_dir / PKI
         self.authority = CertificateAuthority(self._pki)
         self._settings = self._kept_settings(admin_token)
@@ -250,7 +250,7 @@ class ControlPlane:
 
     def _kwok_arguments(self) -> list[str]:
         config = self.run_dir / "kwok.yaml"
-        config.write_text(yaml.safe_dump_all(kwok_configuration(self._hosted_images)))
+        config.write_text(yaml.safe_dump_all(kwok_configuration(self.hosted_images)))
         port = self._port("kwok")
         return [
             f"--kubeconfig={self.kubeconfig_of('kwok')}",

@@ -1,0 +1,64 @@
+"""Shows kwok again the pods that it has overlooked.
+
+kwok 0.8.0 lists a new Node's pods once, as soon as it has created the Node's lease, and passes over every pod whose
+Node's lease its own cache does not show yet (`PodController.readOnly`, `NodeLeaseController.Held`). Such a pod is never
+looked at again unless it changes: it stays Pending, and so does what waits for it. It hits pods that are bound at once
+to a brand-new Node, as those of a DaemonSet are. A kubelet has no such gap. Remedy: a pod on which kwok should have
+acted, and which has stood unchanged for a second, gets an annotation; kwok sees every change.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from sandbox.kubernetes.api import ApiClient, Object
+from sandbox.kubernetes.control_plane import FAKE_NODE
+
+PATIENCE_SECONDS = 1.0  # kwok acts within milliseconds
+SHOWN_AGAIN = "sandbox/shown-again"
+_LOG = logging.getLogger(__name__)
+
+
+class MissedPods:
+    """Watches the pods on kwok's Nodes. `hosted_images`: pods of these images are started by somebody else."""
+
+    def __init__(
+        self, client: ApiClient, hosted_images: tuple[str, ...], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._client = client
+        self._hosted_images = frozenset(hosted_images)
+        self._clock = clock
+        self._waiting: dict[tuple[str, str], float] = {}  # uid and resource version -> when first seen so
+
+    def step(self) -> None:
+        nodes = {each["metadata"]["name"] for each in self._client.list_all("v1", "Node") if _is_fake(each)}
+        pods = [each for each in self._client.list_all("v1", "Pod") if each["spec"].get("nodeName") in nodes]
+        now = self._clock()
+        waiting = {_state(each): each for each in pods if self._is_due(each)}
+        self._waiting = {state: self._waiting.get(state, now) for state in waiting}
+        for state, pod in waiting.items():
+            if now - self._waiting[state] >= PATIENCE_SECONDS:
+                self._show_again(pod)
+
+    def _is_due(self, pod: Object) -> bool:
+        """Whether kwok's next step for the pod is one that it takes at once: start it, or remove it."""
+        metadata = pod["metadata"]
+        if "deletionTimestamp" in metadata:
+            return metadata.get("deletionGracePeriodSeconds") != 0  # 0: it is removed when its finalizers are
+        hosted = any(each["image"] in self._hosted_images for each in pod["spec"]["containers"])
+        return pod["status"].get("phase") == "Pending" and not hosted
+
+    def _show_again(self, pod: Object) -> None:
+        metadata = pod["metadata"]
+        _LOG.warning("kwok has overlooked pod %s/%s", metadata["namespace"], metadata["name"])
+        self._client.patch(pod, {"metadata": {"annotations": {SHOWN_AGAIN: metadata["resourceVersion"]}}})
+
+
+def _is_fake(node: Object) -> bool:
+    return node["metadata"].get("annotations", {}).items() >= FAKE_NODE.items()
+
+
+def _state(pod: Object) -> tuple[str, str]:
+    return pod["metadata"]["uid"], pod["metadata"]["resourceVersion"]
