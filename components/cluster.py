@@ -34,7 +34,8 @@ class Cluster(pulumi.ComponentResource):
             project=platform.project,
             name=platform.cluster_name,
             location=platform.location,
-            node_locations=[platform.zone],
+            # A zonal cluster's nodes are in its own zone; the provider refuses to see that zone named again.
+            node_locations=[platform.zone] if spec.regional else None,
             deletion_protection=platform.protect,
             resource_labels=platform.labels,
             # Network
@@ -100,12 +101,21 @@ class Cluster(pulumi.ComponentResource):
                 parent=self,
                 depends_on=list(after),
                 delete_before_replace=True,
-                # The channel upgrades the control plane; the default pool's settings die with the default pool.
-                ignore_changes=["minMasterVersion", "nodeConfig"],
+                ignore_changes=_not_ours(spec),
                 custom_timeouts=pulumi.CustomTimeouts(create="90m", update="90m", delete="90m"),
             ),
         )
         self.register_outputs({"name": self.cluster.name})
+
+
+def _not_ours(spec: GkeCluster) -> list[str]:
+    """What others decide: the channel upgrades the control plane, and the default pool takes its settings along.
+
+    Where the IP endpoint is off the provider does not send whether it would be private, and reads what GKE answers.
+    Which answer that is stands in no public source, so the program takes any.
+    """
+    unsent = [] if spec.ip_endpoint else ["privateClusterConfig.enablePrivateEndpoint"]
+    return ["minMasterVersion", "nodeConfig", *unsent]
 
 
 def _endpoints(platform: Platform) -> gcp.container.ClusterControlPlaneEndpointsConfigArgs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from sandbox.plugins.gcp import schema
 from sandbox.plugins.gcp.check import DEFAULTS, check
 from sandbox.plugins.gcp.plugin import GcpProvider
+from sandbox.plugins.gcp.resources.compute import unique_name
 from sandbox.plugins.gcp.settings import Settings, SettingsError, parse, seconds
 from sandbox.plugins.provider import ProviderError
 from sandbox.plugins.values import UNKNOWN
@@ -153,6 +155,27 @@ def test_only_an_explicit_name_asks_for_delete_before_replace() -> None:
         plan = provider.diff(about, olds, news, ())
         assert plan.replaces
         assert plan.delete_before_replace is expected
+
+
+TEMPLATE = "gcp:compute/instanceTemplate:InstanceTemplate"
+
+
+def test_the_suffix_of_a_template_is_short_after_a_long_prefix() -> None:
+    """It always had 26 characters, so that good names of about 30 characters failed in the sandbox only."""
+    for length, suffix in ((37, 26), (38, 9), (54, 9)):
+        first, second = (unique_name("x" * length) for _ in range(2))
+        assert re.fullmatch(rf"x{{{length}}}[0-9a-f]{{{suffix}}}", first)
+        assert first != second
+    assert re.fullmatch(r"x{38}\d{6}[0-9a-f]{3}", unique_name("x" * 38))
+
+
+@pytest.mark.parametrize(("length", "refused"), [(54, False), (55, True)])
+def test_a_prefix_too_long_for_any_suffix_is_refused(length: int, refused: bool) -> None:
+    row = recorded_state("tm")["inputs"]
+    inputs = {**_as_written(row), "name": None, "namePrefix": "x" * length}
+    failures = configured().check(subject(TEMPLATE, "tm"), {}, inputs, b"").failures
+    text = '"name_prefix" cannot be longer than 54 characters, name is limited to 63'
+    assert [(f.property, f.reason) for f in failures] == ([("namePrefix", text)] if refused else [])
 
 
 def test_a_type_it_does_not_have_is_named() -> None:

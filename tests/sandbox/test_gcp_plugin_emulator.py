@@ -251,6 +251,46 @@ def test_the_plan_of_an_update_keeps_what_google_decided(deployment: Deployment,
     assert endpoint
 
 
+def _create_up_to_the_cluster(deployment: Deployment, **cluster: Any) -> None:
+    for name in recorded_names():
+        deployment.create(name, **(cluster if name == "cl" else {}))
+        if name == "cl":
+            return
+
+
+def test_a_zonal_cluster_does_not_name_its_own_zone_again(emulator: Any, deployment: Deployment) -> None:
+    """The real plugin refuses it while the cluster is made; the program named it, so zonal clusters could not be."""
+    with pytest.raises(ProviderError, match="node_locations should not contain the original 'zone'"):
+        _create_up_to_the_cluster(deployment, location="us-east5-b", nodeLocations=["us-east5-b"])
+    assert "container.clusters" not in _inventory(emulator)
+    deployment.create("cl", location="us-east5-b", nodeLocations=None)
+    assert deployment.outputs["cl"]["nodeLocations"] == []
+    assert deployment.changes("cl") == []
+
+
+def test_a_zonal_cluster_names_the_zones_beside_its_own(emulator: Any, deployment: Deployment) -> None:
+    _create_up_to_the_cluster(deployment, location="us-east5-b", nodeLocations=["us-east5-a"])
+    path = "/container/v1beta1/projects/proj/locations/us-east5-b/clusters/tpu"
+
+    def zones() -> list[str]:
+        headers = {"Authorization": "Bearer token"}
+        found: list[str] = httpx.get(f"{emulator.url}{path}", headers=headers).json()["locations"]
+        return found
+
+    assert zones() == ["us-east5-a", "us-east5-b"]
+    assert deployment.changes("cl") == []
+    moved = {**deployment.inputs["cl"], "nodeLocations": ["us-east5-c"]}
+    assert deployment.changes("cl", moved) == ["nodeLocations[0]"]
+    with pytest.raises(ProviderError, match="node_locations should not contain the original 'zone'"):
+        deployment.update("cl", {**moved, "nodeLocations": ["us-east5-b"]})
+    since = max(row["seq"] for row in httpx.get(f"{emulator.url}/sandbox/traffic").json())
+    deployment.update("cl", moved)
+    traffic = httpx.get(f"{emulator.url}/sandbox/traffic", params={"since": since}).json()
+    sent = [row["body"]["update"]["desiredLocations"] for row in traffic if row["method"] == "PUT"]
+    assert sent == [["us-east5-a", "us-east5-b", "us-east5-c"], ["us-east5-b", "us-east5-c"]]
+    assert deployment.changes("cl", moved) == []
+
+
 def test_an_imported_nat_knows_its_router(deployment: Deployment, provider: GcpProvider) -> None:
     """Only the id says it; without it the next preview replaced the NAT."""
     deployment.create_all()

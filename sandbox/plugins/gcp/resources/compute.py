@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import Any
@@ -33,7 +33,7 @@ from sandbox.plugins.gcp.resources.rest import (
     named_errors,
     without_markers,
 )
-from sandbox.plugins.provider import ProviderError
+from sandbox.plugins.provider import Failure, ProviderError
 
 GLOBAL = "projects/{project}/global"
 REGION = "projects/{project}/regions/{region}"
@@ -250,18 +250,31 @@ MACHINE_FIELDS: Mapping[str, Field | None] = {
 }
 
 _names = itertools.count(1)
+# Longer prefixes of a generated name get the provider's short suffix, and even longer ones are refused.
+LONG_SUFFIX_PREFIX = 37
+LONGEST_PREFIX = 54
 
 
 def unique_name(prefix: str) -> str:
-    """A name with the provider's suffix, UTC time to 0.1 ms and a counter (Terraform SDK, `PrefixedUniqueId`)."""
+    """A name with the provider's suffix: 26 characters, UTC time to 0.1 ms and a counter (`PrefixedUniqueId`).
+
+    After a prefix longer than 37 characters it is 9: the day and the counter's end (`ReducedPrefixedUniqueId`).
+    """
     now = time.time()
     stamp = time.strftime("%Y%m%d%H%M%S", time.gmtime(now)) + f"{int(now % 1 * 10_000):04d}"
-    return f"{prefix}{stamp}{next(_names):08x}"
+    counter = f"{next(_names):08x}"
+    return prefix + (stamp[2:8] + counter[-3:] if len(prefix) > LONG_SUFFIX_PREFIX else stamp + counter)
 
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceTemplate(Rest):
     """A template cannot be changed. Its body nests the instance's properties; it is read by its number."""
+
+    def refused(self, inputs: Inputs) -> Iterator[Failure]:
+        prefix = inputs.get("namePrefix")
+        if isinstance(prefix, str) and len(prefix) > LONGEST_PREFIX:
+            text = f'"name_prefix" cannot be longer than {LONGEST_PREFIX} characters, name is limited to 63'
+            yield Failure("namePrefix", text)
 
     def create(self, context: Context, inputs: Inputs) -> tuple[str, Json]:
         prefix = inputs.get("namePrefix") or "terraform-"

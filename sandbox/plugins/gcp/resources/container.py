@@ -284,7 +284,6 @@ _DESIRED: Mapping[str, tuple[str, str]] = {
     "monitoringConfig": ("desiredMonitoringConfig", "monitoringConfig"),
     "monitoringService": ("desiredMonitoringService", "monitoringService"),
     "networkPerformanceConfig": ("desiredNetworkPerformanceConfig", "networkConfig.networkPerformanceConfig"),
-    "nodeLocations": ("desiredLocations", "locations"),
     "notificationConfig": ("desiredNotificationConfig", "notificationConfig"),
     "podAutoscaling": ("desiredPodAutoscaling", "podAutoscaling"),
     "protectConfig": ("desiredProtectConfig", "protectConfig"),
@@ -340,6 +339,7 @@ class Cluster(_Gke):
         variables = self.variables(context.settings, inputs)
         identity = self.id(variables)
         prefix = "Error creating Cluster"
+        refuse_own_zone(variables, inputs)
         with named_errors(prefix):
             self.refuse_existing(context, variables)
             operation = self.post(context, variables, inputs)
@@ -362,12 +362,14 @@ class Cluster(_Gke):
             self.wait(context, variables, operation, "the default pool to be deleted")
 
     def body(self, context: Context, variables: Variables, inputs: Inputs) -> Json:
-        return {"cluster": self._cluster(context, inputs)}
+        return {"cluster": self._cluster(context, variables, inputs)}
 
-    def _cluster(self, context: Context, inputs: Inputs) -> Json:
+    def _cluster(self, context: Context, variables: Variables, inputs: Inputs) -> Json:
         placed: Fields = {**dict.fromkeys(PLACES), **COMMON, **self.fields}
         given = without_empties(to_rest(context.schema.properties, inputs, placed))
         cluster = merged(self.always, given)
+        if "locations" in cluster and is_zone(variables["location"]):
+            cluster["locations"] = sorted({*cluster["locations"], variables["location"]})
         if "ipAllocationPolicy" in cluster:
             cluster["ipAllocationPolicy"].setdefault("useIpAliases", True)
         cluster["resourceLabels"] = labels.wanted(context.schema, context.settings, inputs)
@@ -391,12 +393,20 @@ class Cluster(_Gke):
         changed = {c.top for c in changes}
         if "removeDefaultNodePool" in changed and news.get("removeDefaultNodePool"):
             self._remove_default_pool(context, variables)
-        cluster = self._cluster(context, news)
+        cluster = self._cluster(context, variables, news)
+        if "nodeLocations" in changed:
+            self._move_nodes(context, variables, news, set(present.get("locations", ())), set(cluster["locations"]))
         for update in _desired_updates(context.schema, changes, cluster):
             self.send(context, variables, "PUT", "", {"update": update})
         for suffix, body in self._set_calls(changed, cluster, present):
             self.send(context, variables, "POST", suffix, body)
         return self.settled(context, identity, variables, news)
+
+    def _move_nodes(self, context: Context, variables: Variables, news: Inputs, old: set[str], new: set[str]) -> None:
+        """Zones cannot be added and removed in one call: first there are all of them, then those that are wanted."""
+        refuse_own_zone(variables, news)
+        for zones in (old | new, new) if old - new else (new,):
+            self.send(context, variables, "PUT", "", {"update": {"desiredLocations": sorted(zones)}})
 
     def _set_calls(self, changed: set[str], cluster: Json, present: Json) -> list[tuple[str, Json]]:
         calls: list[tuple[str, Json]] = []
@@ -414,8 +424,24 @@ class Cluster(_Gke):
             calls.append((":setResourceLabels", sent))
         return calls
 
+    def outputs(self, context: Context, identity: str, variables: Variables, found: Json, known: Inputs) -> Json:
+        values = super().outputs(context, identity, variables, found, known)
+        if "nodeLocations" in values:
+            values["nodeLocations"] = [zone for zone in values["nodeLocations"] if zone != found.get("zone")]
+        return values
+
     def _kept(self, name: str, each: Any) -> bool:
         return name != "nodePools" and super()._kept(name, each)
+
+
+def is_zone(location: str) -> bool:
+    return location.count("-") > 1
+
+
+def refuse_own_zone(variables: Variables, inputs: Inputs) -> None:
+    """A zonal cluster names only zones beside its own: the provider adds that one and leaves it out when it reads."""
+    if variables["location"] in (inputs.get("nodeLocations") or ()):
+        raise ProviderError("when using a multi-zonal cluster, node_locations should not contain the original 'zone'")
 
 
 def _desired_updates(schema: Schema, changes: Sequence[Change], cluster: Json) -> list[Json]:

@@ -21,7 +21,7 @@ from sandbox.plugins.gcp.diff import Rule
 from sandbox.plugins.gcp.mapping import Field, Fields, Json, from_rest, get, merged, put, to_rest
 from sandbox.plugins.gcp.schema import Property, Schema
 from sandbox.plugins.gcp.settings import Settings
-from sandbox.plugins.provider import Change, InitializationFailed, ProviderError
+from sandbox.plugins.provider import Change, Failure, InitializationFailed, ProviderError
 
 Inputs = Mapping[str, Any]
 Variables = dict[str, str]
@@ -131,6 +131,12 @@ class Rest:
             if match := re.fullmatch(pattern, links.relative(identity)):
                 return self.variables(settings, {**_texts(known or {}), **match.groupdict()})
         raise ProviderError(f"invalid id {identity!r} for {self.type}: write {template}")
+
+    # --- what the provider refuses by itself ------------------------------------------------------------------------
+
+    def refused(self, inputs: Inputs) -> Iterator[Failure]:
+        """What the type's own code refuses before anything is sent, beside what its table of properties says."""
+        return iter(())
 
     # --- the life cycle ---------------------------------------------------------------------------------------------
 
