@@ -46,9 +46,9 @@ class MissedPods:
         """Whether kwok's next step for the pod is one that it takes at once: start it, or remove it."""
         metadata = pod["metadata"]
         if "deletionTimestamp" in metadata:
-            return metadata.get("deletionGracePeriodSeconds") != 0  # 0: it is removed when its finalizers are
+            return bool(metadata.get("deletionGracePeriodSeconds") != 0)  # 0: it is removed when its finalizers are
         hosted = any(each["image"] in self._hosted_images for each in pod["spec"]["containers"])
-        return pod["status"].get("phase") == "Pending" and not hosted
+        return bool(pod["status"].get("phase") == "Pending") and not hosted
 
     def _show_again(self, pod: Object) -> None:
         metadata = pod["metadata"]
@@ -57,7 +57,8 @@ class MissedPods:
 
 
 def _is_fake(node: Object) -> bool:
-    return node["metadata"].get("annotations", {}).items() >= FAKE_NODE.items()
+    annotations: dict[str, str] = node["metadata"].get("annotations", {})
+    return annotations.items() >= FAKE_NODE.items()
 
 
 def _state(pod: Object) -> tuple[str, str]:
