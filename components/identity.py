@@ -23,13 +23,16 @@ CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
 """The scope of machines: what they may do is up to their account's roles."""
 
 WRITE_LOGS, WRITE_METRICS = "roles/logging.logWriter", "roles/monitoring.metricWriter"
+READ_IMAGES = "roles/artifactregistry.reader"
 NODES: Mapping[Backend, MachineAccount] = {
-    # What a GKE node needs and nothing more: logs, metrics, autoscaling metrics.
-    "gke": MachineAccount("nodes", "Nodes", {"role": "roles/container.defaultNodeServiceAccount"}),
+    # What a GKE node needs and nothing more: logs, metrics, autoscaling metrics; and the project's private images.
+    "gke": MachineAccount(
+        "nodes", "Nodes", {"role": "roles/container.defaultNodeServiceAccount", "images": READ_IMAGES}
+    ),
     "compute": MachineAccount(
         "nodes",
         "Nodes",
-        {"logs": WRITE_LOGS, "metrics": WRITE_METRICS, "images": "roles/artifactregistry.reader"},
+        {"logs": WRITE_LOGS, "metrics": WRITE_METRICS, "images": READ_IMAGES},
     ),
 }
 # The cloud-controller-manager runs there: it asks which machines exist, and changes none.

@@ -11,6 +11,9 @@ from spec.network import CreatedNetwork
 from spec.platform import Platform
 from spec.self_managed import SelfManagedCluster
 
+# A power of two each; the most that one machine may take of the 64,512 ports of an address.
+MIN_NAT_PORTS, MAX_NAT_PORTS = 64, 4096
+
 # Where Google's health checks of passthrough load balancers come from (Cloud Load Balancing documentation).
 PROBERS = {
     "internal": ("35.191.0.0/16", "130.211.0.0/22"),
@@ -144,6 +147,10 @@ class Network(pulumi.ComponentResource):
             router=router.name,
             nat_ip_allocate_option="AUTO_ONLY",
             source_subnetwork_ip_ranges_to_nat="ALL_SUBNETWORKS_ALL_IP_RANGES",
+            # Every pod of a node shares its ports: 64, the fixed default, run out when a slice pulls images or data.
+            enable_dynamic_port_allocation=True,
+            min_ports_per_vm=MIN_NAT_PORTS,
+            max_ports_per_vm=MAX_NAT_PORTS,
             log_config=gcp.compute.RouterNatLogConfigArgs(enable=True, filter="ERRORS_ONLY"),
             opts=self._options(),
         )

@@ -13,6 +13,7 @@ from spec.multikueue import MultiKueue
 from spec.network import CreatedNetwork, Network
 from spec.queues import Cohort, Queue
 from spec.self_managed import ExistingCluster, InCluster, SelfManagedCluster
+from spec.services import services
 from spec.slice import Slice
 from spec.slices import (
     HOURS_PER_MONTH,
@@ -36,14 +37,6 @@ MACHINE_IN_ZONE = {"us-central2-b": "n2-standard-4"}
 
 # Families that take no persistent disk; all others start from pd-balanced.
 HYPERDISK_FAMILIES = ("n4", "n4a", "n4d", "c4", "c4a", "c4d", "x4", "h4d")
-
-SERVICES = (
-    "cloudresourcemanager.googleapis.com",
-    "compute.googleapis.com",
-    "iam.googleapis.com",
-    "logging.googleapis.com",
-    "monitoring.googleapis.com",
-)
 
 Backend = Literal["gke", "compute"]
 """What slices are built as: GKE node pools, or managed instance groups of Compute Engine."""
@@ -146,15 +139,7 @@ class Platform(Model):
     @property
     def services(self) -> tuple[str, ...]:
         """Google APIs that the platform calls."""
-        keys = [*self._cluster_keys, *(spec.kms_key for spec in self.slices.values())]
-        own = ["container.googleapis.com"] if self.backend == "gke" else ["secretmanager.googleapis.com"]
-        if isinstance(self.cluster, SelfManagedCluster) and self.cluster.control_plane.backups:
-            own.append("storage.googleapis.com")
-        return tuple(sorted([*SERVICES, *own, *(["cloudkms.googleapis.com"] if any(keys) else [])]))
-
-    @property
-    def _cluster_keys(self) -> tuple[str | None, ...]:
-        return () if isinstance(self.cluster, ExistingCluster) else (self.cluster.kms_key,)
+        return services(self)
 
     @property
     def most_nodes(self) -> int:

@@ -26,7 +26,11 @@ JOB = "slice"
 SHARE_OF_HOST = 0.55
 PORTS = (8471, 8080, 8476, 8431)  # TPU runtime, MEGASCALE, JAX coordinator, metrics
 
-JAX_IMAGE = "us-docker.pkg.dev/cloud-tpu-images/jax-ai-image/tpu:latest"
+# By digest: the image that tpu-operator's own tests run on tpu7x hosts.
+JAX_IMAGE = (
+    "us-docker.pkg.dev/cloud-tpu-images/jax-ai-image/tpu"
+    "@sha256:d3dbf1a00bf1c5b61bbd1d7456cca3ec090fd3200536a4b61a8fbd3de8ef23f3"
+)
 JAX_COMMAND = ("python", "-c", "import jax; print(jax.device_count(), 'devices')")
 VLLM_IMAGE = "vllm/vllm-tpu:v0.19.0"
 VLLM_PORT = 8000

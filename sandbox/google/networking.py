@@ -207,11 +207,29 @@ def _holds(instance: Resource, address: str) -> bool:
     return any(nic.get("networkIP") == address for nic in instance.get("networkInterfaces", []))
 
 
+def _check_ports(nat: Resource) -> None:
+    """Ports of a machine: powers of two, the least from 32; a most that is more, and no fixed mapping, if dynamic."""
+    least, most = nat.get("minPortsPerVm"), nat.get("maxPortsPerVm")
+    if not nat.get("enableDynamicPortAllocation"):
+        if most is not None:
+            raise invalid("Invalid value for field 'resource.nats[0].maxPortsPerVm': needs dynamic port allocation.")
+        return
+    if nat["enableEndpointIndependentMapping"]:
+        raise invalid("Dynamic Port Allocation and Endpoint-Independent Mapping cannot be enabled at the same time.")
+    for field, ports in (("minPortsPerVm", least), ("maxPortsPerVm", most)):
+        if ports is not None and (ports < 32 or ports & (ports - 1)):
+            raise invalid(f"Invalid value for field 'resource.nats[0].{field}': '{ports}'. Must be a power of two.")
+    if most is not None and most <= (least or 32):
+        raise invalid(f"Invalid value for field 'resource.nats[0].maxPortsPerVm': '{most}': not more than the least.")
+
+
 def _router(call: Call, name: str, resource: Resource) -> Resource:
     nats = [filled(nat, NAT_DEFAULTS) for nat in resource.get("nats", [])]
     names = [nat.get("name") for nat in nats]
     if len(set(names)) < len(names):
         raise invalid("Invalid value for field 'resource.nats': duplicate NAT name.")
+    for nat in nats:
+        _check_ports(nat)
     return {**resource, "nats": nats} if "nats" in resource else resource
 
 

@@ -22,6 +22,8 @@ from sandbox.google.store import Change, Resource, Store
 # What Google enables in every new project, and the APIs the emulator serves.
 BORN_SERVICES = ("logging", "monitoring", "servicemanagement", "serviceusage", "storage", "storage-api", "bigquery")
 SERVED_SERVICES = ("compute", "container", "iam", "cloudresourcemanager", "secretmanager", "cloudkms", "storage")
+# APIs behind features of other APIs, which is all that the emulator knows of them.
+FEATURE_SERVICES = ("artifactregistry", "binaryauthorization", "containerfilesystem", "containersecurity")
 DEFAULT_QUOTA = 1_000_000.0  # of every metric in every region, unless set
 # Store kind: the full names of the instances of a group, managed or not, by the group's full name.
 MEMBERS = "compute.groupInstances"
@@ -162,7 +164,7 @@ class World:
 
     def enabled_services(self, project: str) -> list[str]:
         """Full service names such as "compute.googleapis.com", sorted."""
-        born = BORN_SERVICES if self.fresh_project else BORN_SERVICES + SERVED_SERVICES
+        born = BORN_SERVICES if self.fresh_project else BORN_SERVICES + SERVED_SERVICES + FEATURE_SERVICES
         state = self.store.get("serviceusage.services", project) or {}
         enabled = {f"{name}.googleapis.com": True for name in born} | state
         return sorted(name for name, on in enabled.items() if on)
@@ -170,7 +172,7 @@ class World:
     def require_service(self, project: str, api: str) -> None:
         """403 SERVICE_DISABLED unless the API a method belongs to is enabled in the project."""
         service = f"{api}.googleapis.com"
-        if api not in SERVED_SERVICES or service in self.enabled_services(project):
+        if api not in SERVED_SERVICES + FEATURE_SERVICES or service in self.enabled_services(project):
             return
         url = f"https://console.developers.google.com/apis/api/{service}/overview?project={project}"
         info = {

@@ -39,6 +39,8 @@ SYSTEM, CPU = "NodePool cpu-pools-system", "NodePool cpu-pools-head"
 CLUSTER, SUBNET, VPC = "Cluster cluster-gke", "Subnetwork network-subnet", "Network network-vpc"
 FIREWALL, ROUTER, NAT = "Firewall network-internal", "Router network-router", "RouterNat network-nat"
 ACCOUNT, ROLE = "Account node-identity-account", "IAMMember node-identity-role"
+IMAGES = "IAMMember node-identity-images"
+STREAMING = ("Service services-artifactregistry", "Service services-containerfilesystem")
 POOLS = (POOL, OTHER, SYSTEM)
 
 TRAIN = {"machine_type": "ct6e-standard-4t", "topology": "4x4"}
@@ -245,9 +247,10 @@ PLATFORM_EDITS = (
     ),
     Edit({"cluster.kms_key": KEY}, {CLUSTER: UPDATE, "Service services-cloudkms": CREATE}),
     Edit({"cluster.security_group": GROUP}, {CLUSTER: UPDATE}),
-    Edit({"cluster.binary_authorization": True}, {CLUSTER: UPDATE}),
+    Edit({"cluster.binary_authorization": True}, {CLUSTER: UPDATE, "Service services-binaryauthorization": CREATE}),
     Edit({"cluster.gcs_fuse": False}, {CLUSTER: cluster("cl.gcsfuse")}),
-    Edit({"cluster.image_streaming": False}, {CLUSTER: UPDATE, SYSTEM: UPDATE}),
+    # An API that is no longer used stays enabled: only the state forgets it.
+    Edit({"cluster.image_streaming": False}, {CLUSTER: UPDATE, SYSTEM: UPDATE, **each(STREAMING, DELETE)}),
     Edit({"network.mtu": 1500}, {VPC: UPDATE}),
     Edit({"network.nodes_cidr": "10.0.0.0/19"}, {SUBNET: UPDATE, FIREWALL: UPDATE}),
     Edit(
@@ -272,7 +275,7 @@ PLATFORM_EDITS = (
         {"name": "other"},
         {
             ACCOUNT: CREATE_FIRST,
-            **each((ROLE, *NETWORK, CLUSTER, *POOLS), DELETE_FIRST),
+            **each((ROLE, IMAGES, *NETWORK, CLUSTER, *POOLS), DELETE_FIRST),
         },
     ),
 )

@@ -131,6 +131,9 @@ def test_a_fresh_project_has_to_enable_what_it_uses() -> None:
         error = cloud.refused(400, "POST", f"{account}:setIamPolicy", body)
         assert "Identity Pool does not exist (proj.svc.id.goog)" in error["message"]
         cloud.make_network()
+        guarded = cluster(binaryAuthorization={"evaluationMode": "PROJECT_SINGLETON_POLICY_ENFORCE"})
+        error = cloud.refused(403, "POST", CLUSTERS, {"cluster": guarded})
+        assert "binaryauthorization.googleapis.com has not been used" in error["message"]
         cloud.ok("POST", CLUSTERS, {"cluster": cluster()})
         cloud.ok("POST", f"{account}:setIamPolicy", body)
 

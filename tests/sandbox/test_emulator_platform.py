@@ -109,6 +109,14 @@ def test_routers_carry_their_nat(cloud: Cloud) -> None:
     assert nat["tcpTimeWaitTimeoutSec"] == 120
     cloud.ok("PATCH", f"{routers}/rt", {"nats": []})
     assert cloud.ok("GET", f"{routers}/rt")["nats"] == []
+    dynamic = {"name": "nat", "enableDynamicPortAllocation": True}
+    for ports, message in (
+        ({"minPortsPerVm": 100}, "power of two"),
+        ({"minPortsPerVm": 64, "maxPortsPerVm": 64}, "not more than the least"),
+        ({"enableEndpointIndependentMapping": True}, "cannot be enabled at the same time"),
+    ):
+        assert message in cloud.refused(400, "PATCH", f"{routers}/rt", {"nats": [{**dynamic, **ports}]})["message"]
+    cloud.ok("PATCH", f"{routers}/rt", {"nats": [{**dynamic, "minPortsPerVm": 64, "maxPortsPerVm": 4096}]})
     twice = {"nats": [{"name": "a"}, {"name": "a"}]}
     assert "duplicate NAT" in cloud.refused(400, "PATCH", f"{routers}/rt", twice)["message"]
 
@@ -185,6 +193,16 @@ def test_a_cluster_that_cannot_be_is_refused(cloud: Cloud, case: str) -> None:
     change, message = CLUSTER_REFUSALS[case]
     assert message in cloud.refused(400, "POST", CLUSTERS, {"cluster": cluster(**change)})["message"]
     assert "container.clusters" not in cloud.inventory()
+
+
+def test_the_scan_for_vulnerabilities_is_off_whatever_is_asked_for(cloud: Cloud) -> None:
+    """H4: Google shut its tiers down; clusters that ask for one read back without it."""
+    asked = {"mode": "BASIC", "vulnerabilityMode": "VULNERABILITY_BASIC"}
+    cloud.ok("POST", CLUSTERS, {"cluster": cluster(securityPostureConfig=asked)})
+    found = cloud.ok("GET", f"{CLUSTERS}/tpu")["securityPostureConfig"]
+    assert found == {"mode": "BASIC", "vulnerabilityMode": "VULNERABILITY_DISABLED"}
+    cloud.ok("PUT", f"{CLUSTERS}/tpu", {"update": {"desiredSecurityPostureConfig": asked}})
+    assert cloud.ok("GET", f"{CLUSTERS}/tpu")["securityPostureConfig"] == found
 
 
 def test_clusters_read_with_what_google_fills_in(cloud: Cloud) -> None:
