@@ -16,6 +16,7 @@ def main() -> None:
             pulumi.Config().get_object("platform"),
             project=pulumi.Config("gcp").get("project"),
             stack=pulumi.get_stack(),
+            keys=pulumi.runtime.get_config_env(),
         )
     except SpecErrors as errors:
         raise pulumi.RunError(str(errors)) from None

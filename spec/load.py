@@ -1,7 +1,8 @@
 """Reads a platform, from Pulumi's configuration or from a stack file, and reports everything wrong with it at once."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +45,15 @@ DECISIVE = ("machine_type", "generation", "topology", "chips", "capacity")
 """Keys of a slice that most rules build on: without one of them the rest says nothing."""
 
 
-def load_platform(raw: object, *, project: str | None, stack: str = "") -> Platform:
+def load_platform(raw: object, *, project: str | None, stack: str = "", keys: Iterable[str] = ()) -> Platform:
     """The platform in `raw`, the value of `tpu-platform:platform` as YAML or JSON gives it.
 
-    `project` is the value of `gcp:project`; `stack` names the origin in the headline of errors.
+    `project` is the value of `gcp:project`; `stack` names the origin in the headline of errors. `keys` are all of the
+    configuration's keys, among which a misspelt one may be.
     Raises SpecErrors with everything that is wrong, in form and by the rules.
     """
     errors = list(_project_errors(project))
-    platform, malformed = _parse(raw, project or PLACEHOLDERS["project"])
+    platform, malformed = _parse(raw, project or PLACEHOLDERS["project"], keys)
     errors += malformed
     if platform is not None:
         kind_known = not any(error.path in (below("cluster"), below("cluster.kind")) for error in malformed)
@@ -66,7 +68,8 @@ def load_stack_file(path: Path) -> Platform:
     from spec.stack_file import read  # YAML is not needed, and takes its time, where Pulumi hands the configuration in
 
     config = read(path)
-    return load_platform(config.get(PLATFORM_KEY), project=config.get(PROJECT_KEY), stack=stack_name(path))
+    project, keys = config.get(PROJECT_KEY), map(str, config)
+    return load_platform(config.get(PLATFORM_KEY), project=project, stack=stack_name(path), keys=keys)
 
 
 def stack_name(path: Path) -> str:
@@ -81,12 +84,16 @@ def _project_errors(project: object) -> Iterator[SpecError]:
         yield SpecError(PROJECT_KEY, f"{project!r} is not a project id", "the id, not the display name or the number")
 
 
-def _parse(raw: object, project: str) -> tuple[Platform | None, list[SpecError]]:
+def _parse(raw: object, project: str, keys: Iterable[str]) -> tuple[Platform | None, list[SpecError]]:
     """The platform and what is wrong in form. Malformed parts are left out, so that rules can speak about the rest."""
     if raw is None:
-        return None, [
-            SpecError(PLATFORM_KEY, "is missing", "see docs/configuration.md; the least is a zone and a slice")
-        ]
+        close = get_close_matches(PLATFORM_KEY, [key for key in keys if key != PLATFORM_KEY], 1)
+        hint = (
+            f"did you mean {PLATFORM_KEY} by {close[0]}?"
+            if close
+            else "see docs/configuration.md; the least is a zone and a slice"
+        )
+        return None, [SpecError(PLATFORM_KEY, "is missing", hint)]
     if not isinstance(raw, dict):
         return None, [SpecError(PLATFORM_KEY, "is not a mapping", "write keys below it, such as zone:")]
     errors = []

@@ -220,6 +220,35 @@ def _cluster_queue(platform: "Platform", name: str, queue: Queue) -> ClusterQueu
     )
 
 
+def reach(platform: "Platform", queue: str, flavor: str) -> int:
+    """The most chips of a flavor that a queue can ever have at once: its own, and what its cohorts' other queues lend,
+    up to its borrowing limit."""
+    own: FlavorQuota | None = None
+    lent = 0
+    queues = {each.name: each for each in cluster_queues(platform)}
+    tree = _root(platform, queues[queue].cohort)
+    for name, each in queues.items():
+        quota = next(
+            (quota for quotas in each.quotas.values() for quota in quotas if quota.flavor.name == flavor), None
+        )
+        if quota and name == queue:
+            own = quota
+        elif quota and _root(platform, each.cohort) == tree:
+            lent += quota.nominal if quota.lending_limit is None else min(quota.nominal, quota.lending_limit)
+    if own is None:
+        return 0
+    return own.nominal + (lent if own.borrowing_limit is None else min(lent, own.borrowing_limit))
+
+
+def _root(platform: "Platform", cohort: str) -> str:
+    """The cohort at the top of a cohort's tree."""
+    seen: set[str] = set()
+    while cohort not in seen and cohort in platform.cohorts and platform.cohorts[cohort].parent:
+        seen.add(cohort)
+        cohort = platform.cohorts[cohort].parent or cohort
+    return cohort
+
+
 def _limit(limit: bool | SliceCounts, group: str, flavor: Flavor) -> int | None:
     """A borrowing or lending limit in chips: none for True, nothing for False."""
     if limit is True:

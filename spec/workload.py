@@ -117,6 +117,8 @@ def _check_fit(platform: "Platform", plan: SlicePlan, job: Job) -> None:
     if job.queue and plan.group not in platform.queues[job.queue].slices:
         names = ", ".join(platform.queues[job.queue].slices)
         raise WorkloadError(f"queue {job.queue} has no slices of {plan.group}: it has {names}")
+    if job.queue:
+        _check_reach(platform, plan, job, job.queue)
     if job.priority and job.priority not in platform.priorities:
         raise WorkloadError(
             f"the platform has no priority {job.priority}: it has {', '.join(platform.priorities) or 'none'}"
@@ -124,6 +126,18 @@ def _check_fit(platform: "Platform", plan: SlicePlan, job: Job) -> None:
     longest = f"{job.name}-{JOB}-{job.slices - 1}-{plan.hosts - 1}-abcde"
     if len(longest) > 63:
         raise WorkloadError(f"the name {job.name} is {len(longest) - 63} characters too long: pods would be {longest}")
+
+
+def _check_reach(platform: "Platform", plan: SlicePlan, job: Job, queue: str) -> None:
+    """Kueue would keep a job waiting that its queue can never have the chips for."""
+    slices = queueing.reach(platform, queue, queueing.flavor_of(plan)) // plan.chips
+    if job.slices <= slices:
+        return
+    path = f"queues.{queue}"
+    raise WorkloadError(
+        f"queue {queue} can never have {job.slices} slices of {plan.group}, at most {slices} with what it may borrow; "
+        f"ask for fewer (--slices), or raise {path}.slices.{plan.group} or {path}.borrow in the stack file"
+    )
 
 
 def _jobset_metadata(plan: SlicePlan, flavor: Flavor, job: Job) -> Manifest:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -430,3 +431,12 @@ def test_files_that_are_none(tmp_path: Path, text: str, path: str, message: str)
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(SpecErrors, match="there is no such file"):
         load_stack_file(tmp_path / "Pulumi.none.yaml")
+
+
+@pytest.mark.parametrize("key", ["tpu-platform:platforms", "tpu-platform:plattform", "tpu_platform:platform"])
+def test_a_misspelt_top_key_is_recognised(tmp_path: Path, key: str) -> None:
+    """B8 of users.md."""
+    file = tmp_path / "Pulumi.dev.yaml"
+    file.write_text(yaml.safe_dump({"config": {"gcp:project": "my-project", key: {"zone": "us-east5-b"}}}))
+    with pytest.raises(SpecErrors, match=f"is missing\n    -> did you mean tpu-platform:platform by {key}"):
+        load_stack_file(file)

@@ -14,3 +14,15 @@ def test_no_page_runs_what_a_stacks_state_says(page: Path) -> None:
     """A shell that evaluates a stack output runs whatever somebody wrote into the state."""
     run = re.findall(r"(?:eval\s+\"?|^\$ )\$\(pulumi[^\n]*", page.read_text(), flags=re.MULTILINE)
     assert not run
+
+
+WRITTEN = re.compile(r"(?:>|--import-file|--from-file=\w+=)\s*([\w.-]+)")
+
+
+def test_what_the_pages_say_to_write_is_ignored() -> None:
+    """B7 of users.md: kubeconfigs, states and previews were one `git add .` away from the repository."""
+    lines = [line for page in PAGES for line in page.read_text().splitlines() if line.startswith("$ ")]
+    written = {name for line in lines for name in WRITTEN.findall(line) if not name.startswith(("Pulumi.", "/"))}
+    assert {"kubeconfig", "preview.json", "state.json", "import.json"} <= written
+    ignored = {line.lstrip("/") for line in (ROOT / ".gitignore").read_text().splitlines()}
+    assert written - ignored == set()

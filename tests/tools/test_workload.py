@@ -180,3 +180,43 @@ def test_what_does_not_fit_is_refused(file: Path, arguments: list[str], said: st
     assert result.exit_code == 1
     assert said in result.stderr
     assert "Traceback" not in result.output
+
+
+LONELY = {"namespaces": ["lonely"], "slices": {"train": 0}}
+OWNER = {"namespaces": ["owner"], "slices": {"train": 3}, "lend": {"train": 2}}
+
+
+@pytest.mark.parametrize(
+    ("lonely", "owner", "most"),
+    [
+        ({}, {}, 0),
+        ({"borrow": True}, {}, 2),
+        ({"borrow": True}, {"lend": True}, 3),
+        ({"borrow": True}, {"lend": False}, 0),
+        ({"borrow": {"train": 1}}, {}, 1),
+        ({"borrow": True, "slices": {"train": 1}}, {}, 3),
+        ({"borrow": True, "cohort": "elsewhere"}, {}, 0),
+        ({"borrow": True, "cohort": "below"}, {"cohort": "top"}, 2),
+    ],
+)
+def test_a_job_that_its_queue_can_never_have_the_slices_for_is_refused(
+    stack_file: Any, lonely: Any, owner: Any, most: int
+) -> None:
+    """B3 of users.md: the job was printed, and waited in its queue without end."""
+    slices = {"train": {"machine_type": "ct6e-standard-4t", "topology": "2x4", "count": 4}}
+    queues = {"lonely": {**LONELY, **lonely}, "owner": {**OWNER, **owner}}
+    file = stack_file(slices, queues=queues, cohorts={"top": {}, "below": {"parent": "top"}})
+    for count in range(1, 5):
+        result = workload(file, "train", "--queue", "lonely", "--slices", str(count))
+        assert result.exit_code == (0 if count <= most else 1), result.output
+        if count > most:
+            assert f"queue lonely can never have {count} slices of train" in result.stderr
+
+
+def test_the_page_makes_the_secret_where_the_server_runs() -> None:
+    """B5 of users.md."""
+    page = (ROOT / "docs" / "workloads.md").read_text()
+    (secret,) = (line for line in page.splitlines() if "create secret" in line)
+    (server,) = (line for line in page.splitlines() if "--serve" in line)
+    namespace = server.partition(" -n ")[2].split()[0]
+    assert f"kubectl -n {namespace} " in secret
