@@ -17,7 +17,7 @@ from pulumi_policy import (
     proxy,
 )
 
-from policies.registry import Resource, ResourceCheck, Rule, Stack, StackCheck
+from policies.registry import Resource, ResourceCheck, Rule, Stack, StackCheck, explicit
 from policies.rules import RESOURCE_RULES, STACK_RULES
 from policies.values import UNKNOWN
 
@@ -97,10 +97,8 @@ def _of_stack(resource: PolicyResource) -> Resource:
 
 
 def _explicit(provider: PolicyProviderResource | None) -> str | None:
-    """URN of a provider that the program made; the engine names those that it makes itself default, default_4_34_2."""
-    if provider is None or provider.name.startswith("default"):
-        return None
-    return str(provider.urn)
+    """URN of a provider that the program made; None for those that the engine makes itself."""
+    return str(provider.urn) if provider is not None and explicit(provider.name) else None
 
 
 def plain(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """What a guard rail is: a rule over one planned resource, or over all of a stack."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -10,6 +11,14 @@ from policies.values import Finding, Props
 
 Level = Literal["mandatory", "advisory"]
 Settings = Mapping[str, Any]
+
+# As the engine calls the providers that it makes itself: default, default_4_34_2, default_4_34_2_alpha_1.
+ENGINES_PROVIDER = re.compile(r"default(_[0-9]+_[0-9]+_[0-9]+(_.*)?|_https?_.*)?")
+
+
+def explicit(provider: str) -> bool:
+    """Whether the provider of this name was made by the program, not by the engine."""
+    return not ENGINES_PROVIDER.fullmatch(provider)
 
 
 @dataclass(frozen=True)

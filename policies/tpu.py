@@ -1,17 +1,15 @@
 """What a planned resource says about TPU hosts, in terms of the catalogue."""
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from policies import tokens
 from policies.registry import Resource, Stack
-from policies.values import Props, at, is_set, items, known, mapping, number, text
+from policies.values import Props, at, is_set, items, known, mapping, text
 from spec import topology
 from spec.catalogue import MACHINES, Machine
 from spec.queueing import TOPOLOGY_LABEL
 
-_TPU_MACHINE = re.compile(r"(ct[0-9]|tpu)")
+_TPU_MACHINE = re.compile(r"(.*/)?(ct[0-9]|tpu)")
 
 
 def looks_like_tpu(machine_type: str) -> bool:
@@ -79,16 +77,14 @@ def autoscaled(pool: Resource) -> bool:
     return is_set(pool.props, "autoscaling")
 
 
-def most_nodes(pool: Resource) -> int | None:
-    """Nodes a pool may have at most; None where the plan does not say."""
-    if not autoscaled(pool):
-        size = number(pool.props, "nodeCount")
-        return number(pool.props, "initialNodeCount") if size is None else size
-    total = number(pool.props, "autoscaling.totalMaxNodeCount")
-    if total is not None:
-        return total
-    per_zone = number(pool.props, "autoscaling.maxNodeCount")
-    return None if per_zone is None else per_zone * max(1, len(items(pool.props, "nodeLocations")))
+def queued(pool: Resource) -> bool:
+    """Whether a node pool is filled by queued provisioning."""
+    return at(pool.props, "queuedProvisioning.enabled") is True
+
+
+def lent(pool: Resource) -> bool:
+    """Whether a node pool's hosts come from the Dynamic Workload Scheduler."""
+    return at(pool.props, "nodeConfig.flexStart") is True or queued(pool)
 
 
 def pairs(encoded: str) -> dict[str, str]:
@@ -106,16 +102,24 @@ def template_topology(template: Resource) -> str:
     return metadata_labels(template).get(TOPOLOGY_LABEL, "")
 
 
-def _referred(stack: Stack, resource: Resource, property_: str, *kinds: str) -> Resource | None:
+def referred(stack: Stack, resource: Resource, property_: str, *kinds: str) -> Resource | None:
     """The one resource of these kinds that a property of another comes from."""
     found = [stack.by_urn[urn] for urn in resource.property_dependencies.get(property_, ()) if urn in stack.by_urn]
     fitting = [each for each in found if each.type in kinds]
     return fitting[0] if len(fitting) == 1 else None
 
 
-def template_of(stack: Stack, mig: Resource) -> Resource | None:
-    """The instance template of a managed instance group, where it is in the same stack."""
-    return _referred(stack, mig, "versions", *tokens.TEMPLATES)
+def template_of(stack: Stack, user: Resource) -> Resource | None:
+    """The instance template of a managed instance group or of a machine, where it is in the same stack.
+
+    It is followed by reference; where a plan writes its name as text, by name.
+    """
+    derived = user.type == tokens.INSTANCE_FROM_TEMPLATE
+    property_, path = ("sourceInstanceTemplate",) * 2 if derived else ("versions", "versions.0.instanceTemplate")
+    found = referred(stack, user, property_, *tokens.TEMPLATES)
+    name = text(user.props, path).partition("?")[0].rpartition("/")[2]
+    named = (each for each in stack.of_type(*tokens.TEMPLATES) if name and text(each.props, "name") == name)
+    return found or next(named, None)
 
 
 def may_have_tpus(stack: Stack, nodes: Resource) -> bool:
@@ -128,50 +132,13 @@ def may_have_tpus(stack: Stack, nodes: Resource) -> bool:
 
 def policy_of(stack: Stack, mig: Resource) -> Resource | None:
     """The workload policy of a managed instance group, where it is in the same stack."""
-    return _referred(stack, mig, "resourcePolicies", tokens.RESOURCE_POLICY)
+    return referred(stack, mig, "resourcePolicies", tokens.RESOURCE_POLICY)
 
 
 def mode(mig: Resource) -> str:
     """How a managed instance group makes its VMs: all at once (BULK) or one by one (INDIVIDUAL, the default)."""
     modes = [text(policy, "mode") for policy in items(mig.props, "targetSizePolicies")]
     return next(filter(None, modes), "INDIVIDUAL")
-
-
-@dataclass(frozen=True)
-class Capacity:
-    """TPU hosts that a stack asks for: `hosts` at most, of one machine type, in one pool or group."""
-
-    resource: Resource
-    machine: Machine
-    hosts: int
-    spot: bool
-
-    @property
-    def chips(self) -> int:
-        return self.hosts * self.machine.chips
-
-    def usd_per_hour(self, prices: Mapping[str, float]) -> float | None:
-        """What an hour costs; None where no price is known.
-
-        `prices`: USD of a chip-hour by generation, where they are not those of the catalogue. Spot is estimated.
-        """
-        generation = self.machine.generation
-        listed = generation.price.amount if generation.price else None
-        price = prices.get(generation.name, listed)
-        return None if price is None else self.chips * price * (generation.spot_factor if self.spot else 1)
-
-
-def capacity(stack: Stack) -> Iterator[Capacity]:
-    """All TPU hosts of a stack, node pools and managed instance groups alike, of known size."""
-    for pool in stack.of_type(tokens.NODE_POOL):
-        machine, hosts = pool_machine(pool), most_nodes(pool)
-        if machine and hosts is not None:
-            yield Capacity(pool, machine, hosts, at(pool.props, "nodeConfig.spot") is True)
-    for mig in stack.of_type(*tokens.MIGS):
-        template, hosts = template_of(stack, mig), number(mig.props, "targetSize")
-        machine = template_machine(template) if template else None
-        if template and machine and hosts is not None:
-            yield Capacity(mig, machine, hosts, text(template.props, "scheduling.provisioningModel") == "SPOT")
 
 
 def zones(props: Props) -> list[str]:

@@ -10,12 +10,21 @@ from policies.registry import Rule
 from policies.rules import RESOURCE_RULES, STACK_RULES
 
 TITLES = {
+    "control_plane": "GKE control planes",
     "cluster": "GKE clusters",
+    "maintenance": "Upgrades of GKE",
+    "nodes": "GKE nodes",
     "pools": "GKE node pools",
+    "slices": "Slices of GKE",
     "machines": "Hosts that are not GKE's",
     "networks": "Networks",
-    "access": "Access and secrets",
+    "firewalls": "Access by address",
+    "grants": "Access by role",
+    "secrets": "Secrets",
     "kubernetes": "Inside the cluster",
+    "rbac": "Rights in the cluster",
+    "workloads": "Workloads",
+    "queues": "Queues",
     "limits": "Limits and protection",
 }
 

@@ -1,87 +1,11 @@
-"""GKE clusters: who reaches the control plane, what identities nodes get, when Google may upgrade."""
+"""GKE clusters: identities, networks, encryption, logs, what Google scans and bills."""
 
-import re
 from collections.abc import Iterator
-from ipaddress import ip_network
 
 from policies import tokens
 from policies.registry import PRODUCTION, RESOURCE, Resource, Setting, Settings, in_production
 from policies.tpu import looks_like_tpu
 from policies.values import UNKNOWN, Finding, at, expect, is_set, items, number, refuse, require, settled, text
-from spec.cluster import MAX_EXCLUSIONS
-
-DEFAULT_ACCOUNT = re.compile(r"default|.*-compute@developer\.gserviceaccount\.com")
-"""Service accounts that may edit the whole project, unless somebody took their Editor role away."""
-
-HELD_SCOPES = ("NO_MINOR_OR_NODE_UPGRADES", "NO_UPGRADES")
-
-
-def open_ranges(ranges: list[str]) -> list[str]:
-    """Ranges that mean everybody, such as 0.0.0.0/0, also split in two halves."""
-    return [each for each in ranges if _prefix(each) <= 1]
-
-
-def _prefix(cidr: str) -> int:
-    try:
-        return ip_network(cidr, strict=False).prefixlen
-    except ValueError:
-        return 128  # the API refuses what is no range
-
-
-@RESOURCE.rule(
-    "private-nodes",
-    tokens.CLUSTER,
-    tokens.NODE_POOL,
-    reason="Nodes with public addresses can be reached from the internet; a pool can override its cluster.",
-    remedy="Set enablePrivateNodes: true; private nodes pull images through Cloud NAT",
-    source="CIS GKE Benchmark 5.6.5; GKE hardening guide",
-    cis=("5.6.5",),
-)
-def private_nodes(resource: Resource, settings: Settings) -> Iterator[Finding]:
-    if resource.type == tokens.CLUSTER:
-        yield from expect(resource.props, "privateClusterConfig.enablePrivateNodes", True)
-    else:
-        yield from refuse(resource.props, "networkConfig.enablePrivateNodes", False)
-
-
-@RESOURCE.rule(
-    "control-plane-access",
-    tokens.CLUSTER,
-    reason="Everybody on the internet may knock at a control plane whose IP endpoint names no networks.",
-    remedy="Turn the IP endpoint off (the DNS endpoint is guarded by IAM), or name the networks that may use it",
-    source="CIS GKE Benchmark 5.6.3; GKE documentation, control plane access",
-    cis=("5.6.3",),
-)
-def control_plane_access(cluster: Resource, settings: Settings) -> Iterator[Finding]:
-    if not _has_ip_endpoint(cluster):
-        return
-    networks = at(cluster.props, "masterAuthorizedNetworksConfig")
-    if networks is None:
-        yield Finding("masterAuthorizedNetworksConfig", "is not set while the IP endpoint is on")
-    ranges = [text(block, "cidrBlock") for block in items(networks, "cidrBlocks")]
-    for open_range in open_ranges(ranges):
-        yield Finding("masterAuthorizedNetworksConfig.cidrBlocks", f"holds {open_range}, which is everybody")
-    yield from refuse(cluster.props, "masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled", True)
-
-
-def _has_ip_endpoint(cluster: Resource) -> bool:
-    """Whether the IP endpoint is known to be on, as it is by default."""
-    enabled = at(cluster.props, "controlPlaneEndpointsConfig.ipEndpointsConfig.enabled")
-    return enabled is not False and enabled is not UNKNOWN
-
-
-@RESOURCE.rule(
-    "control-plane-private",
-    tokens.CLUSTER,
-    level="advisory",
-    reason="A public IP endpoint is only as closed as its list of networks.",
-    remedy="Set privateClusterConfig.enablePrivateEndpoint: true, or turn the IP endpoint off",
-    source="CIS GKE Benchmark 5.6.4",
-    cis=("5.6.4",),
-)
-def control_plane_private(cluster: Resource, settings: Settings) -> Iterator[Finding]:
-    if _has_ip_endpoint(cluster):
-        yield from expect(cluster.props, "privateClusterConfig.enablePrivateEndpoint", True)
 
 
 @RESOURCE.rule(
@@ -97,76 +21,6 @@ def workload_identity(cluster: Resource, settings: Settings) -> Iterator[Finding
 
 
 @RESOURCE.rule(
-    "node-metadata",
-    tokens.NODE_POOL,
-    reason="Pods could read the node's credentials from the metadata server.",
-    remedy="Set workloadMetadataConfig.mode: GKE_METADATA",
-    source="CIS GKE Benchmark 5.4.1, 5.2.2; GKE hardening guide",
-    cis=("5.2.2", "5.4.1"),
-)
-def node_metadata(pool: Resource, settings: Settings) -> Iterator[Finding]:
-    yield from expect(pool.props, "nodeConfig.workloadMetadataConfig.mode", "GKE_METADATA")
-
-
-ACCOUNT_PATHS = {
-    tokens.NODE_POOL: ("nodeConfig.serviceAccount",),
-    tokens.CLUSTER: ("nodeConfig.serviceAccount", "clusterAutoscaling.autoProvisioningDefaults.serviceAccount"),
-    tokens.TEMPLATE: ("serviceAccount.email",),
-    tokens.REGION_TEMPLATE: ("serviceAccount.email",),
-    tokens.INSTANCE: ("serviceAccount.email",),
-}
-
-
-@RESOURCE.rule(
-    "node-service-account",
-    *ACCOUNT_PATHS,
-    reason="The default Compute Engine service account may usually edit the whole project.",
-    remedy="Give nodes an account of their own with roles/container.defaultNodeServiceAccount",
-    source="CIS GKE Benchmark 5.2.1; the provider's default is the account named default",
-    cis=("5.2.1",),
-)
-def node_service_account(resource: Resource, settings: Settings) -> Iterator[Finding]:
-    for path in ACCOUNT_PATHS[resource.type]:
-        block = path.rpartition(".")[0]
-        if resource.type == tokens.CLUSTER and not is_set(resource.props, block):
-            continue  # no default pool and no auto-provisioning: nothing that an account would be for
-        account = at(resource.props, path)
-        if account is UNKNOWN or at(resource.props, block) is UNKNOWN:
-            continue
-        if account is None:
-            yield Finding(path, "is not set, so it is the project's default account")
-        elif DEFAULT_ACCOUNT.fullmatch(str(account)):
-            yield Finding(path, f"is {account}, the project's default account")
-
-
-@RESOURCE.rule(
-    "node-scopes",
-    tokens.NODE_POOL,
-    reason="Access scopes are a legacy second lock; partial ones break tools, and a change rebuilds the pool.",
-    remedy="Use the one scope cloud-platform, and narrow the account's roles instead",
-    source="GKE documentation, access scopes; provider: a change of oauthScopes replaces the pool",
-)
-def node_scopes(pool: Resource, settings: Settings) -> Iterator[Finding]:
-    scopes = [str(scope).rpartition("/")[2] for scope in items(pool.props, "nodeConfig.oauthScopes")]
-    if scopes and scopes != ["cloud-platform"]:
-        yield Finding("nodeConfig.oauthScopes", f"is {', '.join(scopes)}")
-
-
-@RESOURCE.rule(
-    "secure-boot",
-    tokens.NODE_POOL,
-    reason="Secure boot keeps tampered kernels and boot loaders off nodes; the API's default is off.",
-    remedy="Set enableSecureBoot: true, and do not switch integrity monitoring off",
-    source="CIS GKE Benchmark 5.5.6, 5.5.7",
-    cis=("5.5.6", "5.5.7"),
-)
-def secure_boot(pool: Resource, settings: Settings) -> Iterator[Finding]:
-    shielded = "nodeConfig.shieldedInstanceConfig"
-    yield from expect(pool.props, f"{shielded}.enableSecureBoot", True)
-    yield from refuse(pool.props, f"{shielded}.enableIntegrityMonitoring", False)
-
-
-@RESOURCE.rule(
     "shielded-nodes",
     tokens.CLUSTER,
     reason="Shielded nodes prove who they are when they join.",
@@ -176,33 +30,6 @@ def secure_boot(pool: Resource, settings: Settings) -> Iterator[Finding]:
 )
 def shielded_nodes(cluster: Resource, settings: Settings) -> Iterator[Finding]:
     yield from refuse(cluster.props, "enableShieldedNodes", False)
-
-
-@RESOURCE.rule(
-    "legacy-authentication",
-    tokens.CLUSTER,
-    reason="Client certificates cannot be revoked, and legacy ABAC gives static rights beside RBAC.",
-    remedy="Leave enableLegacyAbac and issueClientCertificate false",
-    source="CIS GKE Benchmark 2.1.1, 5.8.1, 5.8.3; GKE hardening guide",
-    cis=("2.1.1", "5.8.1", "5.8.3"),
-)
-def legacy_authentication(cluster: Resource, settings: Settings) -> Iterator[Finding]:
-    yield from refuse(cluster.props, "enableLegacyAbac", True)
-    yield from refuse(cluster.props, "masterAuth.clientCertificateConfig.issueClientCertificate", True)
-
-
-@RESOURCE.rule(
-    "anonymous-access",
-    tokens.CLUSTER,
-    reason="Bindings to everybody, or to every Google account, open a cluster to people nobody named.",
-    remedy="Set anonymousAuthenticationConfig.mode: LIMITED and both insecure bindings to false",
-    source="google/skills, GKE cluster baseline; CIS GKE Benchmark 4.1.8 to 4.1.10",
-    cis=("4.1.8", "4.1.9", "4.1.10"),
-)
-def anonymous_access(cluster: Resource, settings: Settings) -> Iterator[Finding]:
-    yield from expect(cluster.props, "anonymousAuthenticationConfig.mode", "LIMITED")
-    for who in ("Authenticated", "Unauthenticated"):
-        yield from expect(cluster.props, f"rbacBindingConfig.enableInsecureBindingSystem{who}", False)
 
 
 @RESOURCE.rule(
@@ -296,84 +123,6 @@ def observability(cluster: Resource, settings: Settings) -> Iterator[Finding]:
 )
 def security_posture(cluster: Resource, settings: Settings) -> Iterator[Finding]:
     yield from refuse(cluster.props, "securityPostureConfig.mode", "DISABLED")
-
-
-READONLY_PORT_PATHS = {
-    tokens.NODE_POOL: "nodeConfig.kubeletConfig.insecureKubeletReadonlyPortEnabled",
-    tokens.CLUSTER: "nodePoolDefaults.nodeConfigDefaults.insecureKubeletReadonlyPortEnabled",
-}
-
-
-@RESOURCE.rule(
-    "kubelet-readonly-port",
-    *READONLY_PORT_PATHS,
-    reason="The kubelet's read-only port tells everybody in the network what runs on a node.",
-    remedy='Set insecureKubeletReadonlyPortEnabled: "FALSE", as text',
-    source="CIS GKE Benchmark 3.2.4; GKE documentation, kubelet read-only port",
-    cis=("3.2.4",),
-)
-def kubelet_readonly_port(resource: Resource, settings: Settings) -> Iterator[Finding]:
-    yield from expect(resource.props, READONLY_PORT_PATHS[resource.type], "FALSE")
-    provisioned = "nodePoolAutoConfig.nodeKubeletConfig.insecureKubeletReadonlyPortEnabled"
-    yield from expect(resource.props, provisioned, "FALSE", or_unset=True)
-
-
-@RESOURCE.rule(
-    "node-image",
-    tokens.NODE_POOL,
-    reason="Container-Optimized OS is what Google hardens and patches for nodes, and what TPU slices need.",
-    remedy="Set imageType: COS_CONTAINERD",
-    source="CIS GKE Benchmark 5.5.1; GKE documentation, slice controller",
-    cis=("5.5.1",),
-)
-def node_image(pool: Resource, settings: Settings) -> Iterator[Finding]:
-    yield from expect(pool.props, "nodeConfig.imageType", "COS_CONTAINERD", "cos_containerd")
-
-
-@RESOURCE.rule(
-    "release-channel",
-    tokens.CLUSTER,
-    reason="Off the channels there are no maintenance exclusions, and upgrades are forced at end of support.",
-    remedy="Choose RAPID, REGULAR, STABLE or EXTENDED",
-    source="CIS GKE Benchmark 5.5.4; GKE documentation, release channels",
-    cis=("5.5.4",),
-)
-def release_channel(cluster: Resource, settings: Settings) -> Iterator[Finding]:
-    yield from require(cluster.props, "releaseChannel.channel")
-    yield from refuse(cluster.props, "releaseChannel.channel", "UNSPECIFIED")
-
-
-@RESOURCE.rule(
-    "maintenance-window",
-    tokens.CLUSTER,
-    reason="Without a window Google upgrades at any hour of any day.",
-    remedy="Set one of recurringWindow, recurringMaintenanceWindow and dailyMaintenanceWindow",
-    source="google/gke-policy-automation; GKE documentation, maintenance windows",
-)
-def maintenance_window(cluster: Resource, settings: Settings) -> Iterator[Finding]:
-    windows = ("recurringWindow", "recurringMaintenanceWindow", "dailyMaintenanceWindow")
-    given = [window for window in windows if is_set(cluster.props, f"maintenancePolicy.{window}")]
-    policy = at(cluster.props, "maintenancePolicy")
-    if policy is not UNKNOWN and len(given) != 1:
-        yield Finding("maintenancePolicy", f"has {' and '.join(given) or 'no window'}; it takes exactly one")
-
-
-@RESOURCE.rule(
-    "maintenance-exclusion",
-    tokens.CLUSTER,
-    reason="A node upgrade recreates all hosts of a slice in one step, and ends the job that runs on them.",
-    remedy="Add a maintenance exclusion of scope NO_MINOR_OR_NODE_UPGRADES; upgrade when a slice is free",
-    source="GKE documentation: node upgrades of multi-host TPU slices; cluster-toolkit's TPU blueprints",
-)
-def maintenance_exclusion(cluster: Resource, settings: Settings) -> Iterator[Finding]:
-    path = "maintenancePolicy.maintenanceExclusions"
-    if not settled(cluster.props, path):
-        return
-    exclusions = items(cluster.props, path)
-    if not any(text(exclusion, "exclusionOptions.scope") in HELD_SCOPES for exclusion in exclusions):
-        yield Finding(path, "holds no node upgrades back")
-    if len(exclusions) > MAX_EXCLUSIONS:
-        yield Finding(path, f"has {len(exclusions)} entries; GKE takes {MAX_EXCLUSIONS}")
 
 
 @RESOURCE.rule(

@@ -1,23 +1,25 @@
-"""What is put into clusters: through which provider, from which charts and images, with which rights."""
+"""What is put into clusters: through which provider, from which charts, into which namespaces."""
 
 import re
 from collections.abc import Iterator
-from typing import Any
-
-import yaml
+from pathlib import Path
 
 from policies import tokens
-from policies.registry import RESOURCE, STACK, Resource, Settings, Stack, StackFinding
+from policies.pods import images
+from policies.registry import RESOURCE, STACK, Resource, Setting, Settings, Stack, StackFinding
 from policies.tpu import may_have_tpus
-from policies.values import UNKNOWN, Finding, at, is_set, items, known, mapping, require, settled, strings, text
-from spec.queueing import TOPOLOGY_LABEL
+from policies.values import UNKNOWN, Finding, at, is_set, mapping, require, settled, text
 from spec.slices import DRA_LABEL
 
 DEVICE_PLUGIN = re.compile(r"(^|/)tpu-device-plugin(:|@|$)")
 DRA_CHART = "dra-driver-google-tpu"
 POD_SECURITY = "pod-security.kubernetes.io"
-OLD_REGISTRIES = ("k8s.gcr.io/",)
 EXACT_VERSION = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?")
+# A chart's own archive, its tag or its digest says the version as well.
+VERSION_IN_CHART = re.compile(r".*(-v?[0-9]+\.[0-9]+\.[0-9]+[^/]*\.tgz|/[^/]+(:v?[0-9]+\.[0-9]+\.[0-9]+.*|@sha256:.+))")
+# Folders that charts of a checkout lie in; other names with one slash may be a repository's on this machine.
+CHART_FOLDERS = ("chart", "charts", "deploy", "deployments", "helm", "k8s", "kubernetes", "manifests", "vendor")
+CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 @RESOURCE.rule(
@@ -45,78 +47,34 @@ def provider_identity(provider: Resource, settings: Settings) -> Iterator[Findin
 
 
 @RESOURCE.rule(
-    "provider-credential",
-    tokens.KUBERNETES_PROVIDER,
-    reason="A token or key in a kubeconfig lies in the stack's state, and works for whoever reads it.",
-    remedy="Let the kubeconfig run a command (exec) that asks for a short-lived credential",
-    source="Kubernetes documentation, client-go credential plugins",
-)
-def provider_credential(provider: Resource, settings: Settings) -> Iterator[Finding]:
-    for index, user in enumerate(items(_kubeconfig(provider), "users")):
-        for key in ("token", "client-key-data", "password"):
-            if is_set(user, f"user.{key}"):
-                yield Finding(f"kubeconfig.users.{index}.{key}", "is set")
-
-
-def _kubeconfig(provider: Resource) -> Any:
-    """The parsed kubeconfig; empty where it is not known, or only names a file."""
-    try:
-        return yaml.safe_load(text(provider.props, "kubeconfig"))
-    except yaml.YAMLError:
-        return {}
-
-
-@RESOURCE.rule(
     "chart-pinned",
     tokens.RELEASE,
     tokens.CHART,
-    reason="A chart without a version is another one at every update.",
+    reason="A chart without a version is another one at every update, unless it is an archive of one version or lies"
+    " in the checkout.",
     remedy="Set an exact version",
     source="Helm documentation; pulumi-kubernetes Release",
 )
 def chart_pinned(release: Resource, settings: Settings) -> Iterator[Finding]:
     chart, version = text(release.props, "chart"), at(release.props, "version")
-    if version is UNKNOWN or chart.startswith(("./", "../", "/")):
+    if version is UNKNOWN or VERSION_IN_CHART.fullmatch(chart):
+        return
+    if not is_set(release.props, "repositoryOpts.repo") and _in_checkout(chart):
         return  # a chart in the checkout is as old as the checkout
     if not EXACT_VERSION.fullmatch(str(version or "")):
         yield Finding("version", f"is {version!r}" if version else "is not set")
 
 
-@RESOURCE.rule(
-    "image-pinned",
-    *tokens.WORKLOADS,
-    reason="An image without a tag, or with latest, is another one on every host that pulls it.",
-    remedy="Name a version or, better, a digest",
-    source="Kubernetes documentation, images; seen in the TPU DRA recipe and GKE's DRA tutorial",
-)
-def image_pinned(workload: Resource, settings: Settings) -> Iterator[Finding]:
-    for path, image in _images(workload):
-        if "@sha256:" in image:
-            continue
-        tag = image.rpartition("/")[2].partition(":")[2]
-        if tag in ("", "latest"):
-            yield Finding(path, f"is {image}")
-
-
-@RESOURCE.rule(
-    "image-registry",
-    *tokens.WORKLOADS,
-    level="advisory",
-    reason="These registries are frozen or closed.",
-    remedy="Use registry.k8s.io",
-    source="Kubernetes documentation: k8s.gcr.io is frozen since April 2023",
-)
-def image_registry(workload: Resource, settings: Settings) -> Iterator[Finding]:
-    for path, image in _images(workload):
-        if image.startswith(OLD_REGISTRIES):
-            yield Finding(path, f"is {image}")
-
-
-def _images(workload: Resource) -> Iterator[tuple[str, str]]:
-    """Images of all containers, wherever the kind keeps its pod template."""
-    for path, value in strings(at(workload.props, "spec"), "spec"):
-        if re.search(r"ontainers\.[0-9]+\.image$", path):
-            yield path, value
+def _in_checkout(chart: str) -> bool:
+    """Whether a chart is a folder, or an archive, beside the program."""
+    if "://" in chart:
+        return chart.startswith("file://")
+    if chart.startswith((".", "/", "~")):
+        return True
+    folder, slash, _ = chart.partition("/")
+    return bool(slash and folder in CHART_FOLDERS) or any(
+        (root / chart / "Chart.yaml").is_file() for root in (Path.cwd(), CHECKOUT) if chart
+    )
 
 
 @RESOURCE.rule(
@@ -134,6 +92,36 @@ def pod_security(namespace: Resource, settings: Settings) -> Iterator[Finding]:
         yield Finding("metadata.labels", "has no level of Pod Security")
 
 
+PRIVILEGED = Setting(
+    "namespaces",
+    {
+        "type": "array",
+        "items": {"type": "string"},
+        "default": ["kube-system", DRA_CHART],
+        "description": "Namespaces that may enforce the level privileged: those of device drivers.",
+    },
+)
+
+
+@RESOURCE.rule(
+    "privileged-namespace",
+    tokens.NAMESPACE,
+    tokens.NAMESPACE_PATCH,
+    reason="The label switches Pod Security off: every pod of the namespace may become root on its host.",
+    remedy="Enforce baseline or restricted; keep what drives devices in a namespace of its own",
+    source="CIS GKE Benchmark 4.2.1; Kubernetes documentation, Pod Security Admission",
+    cis=("4.2.1",),
+    settings=[PRIVILEGED],
+)
+def privileged_namespace(namespace: Resource, settings: Settings) -> Iterator[Finding]:
+    name = at(namespace.props, "metadata.name")
+    if name is UNKNOWN or name in settings[PRIVILEGED.name]:
+        return
+    level = mapping(namespace.props, "metadata.labels").get(f"{POD_SECURITY}/enforce")
+    if level is not UNKNOWN and str(level).lower() == "privileged":
+        yield Finding("metadata.labels", f"has {POD_SECURITY}/enforce: privileged")
+
+
 @RESOURCE.rule(
     "default-namespace",
     *tokens.WORKLOADS,
@@ -149,65 +137,6 @@ def default_namespace(resource: Resource, settings: Settings) -> Iterator[Findin
     namespace = at(resource.props, "metadata.namespace")
     if namespace is None or namespace == "default":
         yield Finding("metadata.namespace", "is default" if namespace else "is not set")
-
-
-UNNAMED_SUBJECTS = ("system:anonymous", "system:unauthenticated", "system:authenticated")
-
-
-@RESOURCE.rule(
-    "unnamed-subjects",
-    tokens.ROLE_BINDING,
-    tokens.CLUSTER_ROLE_BINDING,
-    reason="These groups are everybody: in GKE system:authenticated is anybody with a Google account.",
-    remedy="Bind the role to accounts or groups that you name",
-    source="CIS GKE Benchmark 4.1.8 to 4.1.10; GKE documentation, RBAC best practices",
-    cis=("4.1.8", "4.1.9", "4.1.10"),
-)
-def unnamed_subjects(binding: Resource, settings: Settings) -> Iterator[Finding]:
-    for index, subject in enumerate(items(binding.props, "subjects")):
-        if text(subject, "name") in UNNAMED_SUBJECTS:
-            yield Finding(f"subjects.{index}", f"is {text(subject, 'name')}")
-
-
-@RESOURCE.rule(
-    "cluster-admin",
-    tokens.ROLE_BINDING,
-    tokens.CLUSTER_ROLE_BINDING,
-    level="advisory",
-    reason="cluster-admin, and the group system:masters, may do everything, unseen by admission.",
-    remedy="Bind a role that lists what is needed",
-    source="CIS GKE Benchmark 4.1.1, 4.1.6",
-    cis=("4.1.1", "4.1.6"),
-)
-def cluster_admin(binding: Resource, settings: Settings) -> Iterator[Finding]:
-    if text(binding.props, "roleRef.name") == "cluster-admin":
-        yield Finding("roleRef", "is cluster-admin")
-    for index, subject in enumerate(items(binding.props, "subjects")):
-        if text(subject, "name") == "system:masters":
-            yield Finding(f"subjects.{index}", "is system:masters")
-
-
-ESCALATING = ("bind", "escalate", "impersonate")
-
-
-@RESOURCE.rule(
-    "wide-role",
-    tokens.ROLE,
-    tokens.CLUSTER_ROLE,
-    level="advisory",
-    reason="A wildcard, or the verbs that hand on rights, make a small role as large as its owner likes.",
-    remedy="List API groups, resources and verbs",
-    source="CIS GKE Benchmark 4.1.3, 4.1.7",
-    cis=("4.1.3", "4.1.7"),
-)
-def wide_role(role: Resource, settings: Settings) -> Iterator[Finding]:
-    for index, rule in enumerate(items(role.props, "rules")):
-        for key in ("apiGroups", "resources", "verbs"):
-            if "*" in items(rule, key):
-                yield Finding(f"rules.{index}.{key}", "has a wildcard")
-        for verb in ESCALATING:
-            if verb in items(rule, "verbs"):
-                yield Finding(f"rules.{index}.verbs", f"has {verb}")
 
 
 @STACK.rule(
@@ -245,7 +174,7 @@ def one_device_driver(stack: Stack, settings: Settings) -> Iterator[StackFinding
 
 
 def _is_device_plugin(daemon_set: Resource) -> bool:
-    return any(DEVICE_PLUGIN.search(image) for _, image in _images(daemon_set))
+    return any(DEVICE_PLUGIN.search(image) for _, image in images(daemon_set))
 
 
 def _looks_at(resource: Resource, path: str) -> bool:
@@ -254,51 +183,3 @@ def _looks_at(resource: Resource, path: str) -> bool:
     if not all(settled(resource.props, place) for place in places):
         return True
     return any(DRA_LABEL in str(at(resource.props, place)) for place in places)
-
-
-@STACK.rule(
-    "queue-flavors",
-    reason="A queue whose flavor does not exist stays inactive, and takes no work.",
-    remedy="Name a ResourceFlavor of the stack, or make the one that is missing",
-    source="Kueue documentation, ClusterQueue: FlavorNotFound",
-)
-def queue_flavors(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
-    named = [at(flavor.props, "metadata.name") for flavor in stack.matching(tokens.RESOURCE_FLAVOR)]
-    if UNKNOWN in named:
-        return
-    for queue in stack.matching(tokens.CLUSTER_QUEUE):
-        for flavor in flavors_of(queue):
-            if settled(flavor, "name") and text(flavor, "name") not in named:
-                yield StackFinding(queue.urn, "spec.resourceGroups", f"names the flavor {text(flavor, 'name')}")
-
-
-def flavors_of(queue: Resource) -> Iterator[Any]:
-    """The flavors of a ClusterQueue, each with its quotas."""
-    for group in items(queue.props, "spec.resourceGroups"):
-        yield from items(group, "flavors")
-
-
-@RESOURCE.rule(
-    "queue-namespaces",
-    tokens.CLUSTER_QUEUE,
-    reason="An empty selector lets every namespace use the queue, one that is left out none.",
-    remedy="Set namespaceSelector to the namespaces that the queue is for",
-    source="Kueue documentation, ClusterQueue.namespaceSelector",
-)
-def queue_namespaces(queue: Resource, settings: Settings) -> Iterator[Finding]:
-    selector = at(queue.props, "spec.namespaceSelector")
-    if selector is None or (known(selector) and not selector):
-        yield Finding("spec.namespaceSelector", "is not set" if selector is None else "is empty, which is everybody")
-
-
-@RESOURCE.rule(
-    "flavor-selects",
-    tokens.RESOURCE_FLAVOR,
-    reason="A flavor without node labels promises chips of any host, of whatever generation and topology.",
-    remedy=f"Set nodeLabels, at least {TOPOLOGY_LABEL}",
-    source="Kueue documentation, ResourceFlavor.nodeLabels",
-)
-def flavor_selects(flavor: Resource, settings: Settings) -> Iterator[Finding]:
-    labels = at(flavor.props, "spec.nodeLabels")
-    if labels is not UNKNOWN and not mapping(flavor.props, "spec.nodeLabels"):
-        yield Finding("spec.nodeLabels", "is not set")

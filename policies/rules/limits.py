@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from policies import tokens
+from policies.capacity import capacity
 from policies.registry import (
     PRODUCTION,
     RESOURCE,
@@ -15,8 +16,8 @@ from policies.registry import (
     StackFinding,
     in_production,
 )
-from policies.rules.kubernetes import flavors_of
-from policies.tpu import capacity, may_have_tpus, pairs, pool_machine, template_machine, template_of, zones
+from policies.rules.queues import flavors_of
+from policies.tpu import may_have_tpus, pairs, pool_machine, template_machine, template_of, zones
 from policies.values import UNKNOWN, Finding, at, expect, items, mapping, number, text
 from spec.catalogue import GENERATIONS
 from spec.queueing import FLAVOR_LABEL, RESOURCES
@@ -24,12 +25,13 @@ from spec.queueing import FLAVOR_LABEL, RESOURCES
 CLOUD_LABELS = {
     tokens.CLUSTER: "resourceLabels",
     tokens.NODE_POOL: "nodeConfig.resourceLabels",
-    tokens.TEMPLATE: "labels",
-    tokens.INSTANCE: "labels",
+    **dict.fromkeys((*tokens.TEMPLATES, tokens.INSTANCE, *tokens.DERIVED_INSTANCES, tokens.TPU_VM), "labels"),
     tokens.DISK: "labels",
     tokens.BUCKET: "labels",
     tokens.SECRET: "labels",
 }
+
+TPU_API = (tokens.TPU_VM, tokens.QUEUED_RESOURCE)
 
 MOST_CHIPS = Setting(
     "maxChips", {"type": "integer", "minimum": 0, "default": 1024, "description": "Chips a stack may have at most."}
@@ -68,7 +70,8 @@ LABELS = _names("labels", "Google Cloud labels that everything carries that can,
 
 @STACK.rule(
     "chips-limit",
-    reason="A slip in a topology or a count is thousands of chips.",
+    reason="A slip in a topology or a count is thousands of chips; pools, groups at their largest, single machines and"
+    " TPU VMs are added up, each with the template that it refers to.",
     remedy="Make the plan smaller, or raise maxChips in the policy's configuration",
     source="this project; pulumi-policy configuration",
     settings=[MOST_CHIPS],
@@ -81,7 +84,7 @@ def chips_limit(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
 
 @STACK.rule(
     "cost-limit",
-    reason="Slices bill from their first minute, also while they wait for work.",
+    reason="Slices bill from their first minute, also while they wait for work; what chips-limit adds up is priced.",
     remedy="Make the plan smaller, or raise maxUsdPerHour in the policy's configuration",
     source="list prices as GKE's autoscaler ranks them; an estimate, not a bill",
     settings=[MOST_COST, PRICES],
@@ -104,7 +107,8 @@ def cost_limit(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
 )
 def price_unknown(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
     unpriced = (each for each in capacity(stack) if each.usd_per_hour(settings[PRICES.name]) is None)
-    for name in sorted({each.machine.generation.name for each in unpriced}):
+    # Machine types that the catalogue does not know are refused by tpu-machine and vm-tpu-machine.
+    for name in sorted({each.kind for each in unpriced if each.generation or each.resource.type in TPU_API}):
         yield StackFinding(None, "", f"the price of {name} is not known")
 
 
@@ -114,6 +118,9 @@ def price_unknown(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
     tokens.NODE_POOL,
     *tokens.MIGS,
     tokens.INSTANCE,
+    *tokens.DERIVED_INSTANCES,
+    tokens.TPU_VM,
+    tokens.QUEUED_RESOURCE,
     reason="Data, quota and latency belong to places that somebody chose.",
     remedy="Use one of the allowed zones, or add this one to the policy's configuration",
     source="this project; pulumi-policy configuration",
@@ -130,6 +137,8 @@ def allowed_zones(resource: Resource, settings: Settings) -> Iterator[Finding]:
     "allowed-generations",
     tokens.NODE_POOL,
     *tokens.TEMPLATES,
+    tokens.INSTANCE,
+    *tokens.DERIVED_INSTANCES,
     reason="Generations differ in price, quota and support; a project decides which it runs.",
     remedy="Use one of the allowed generations, or add this one to the policy's configuration",
     source="this project; pulumi-policy configuration",
@@ -171,8 +180,8 @@ def required_labels(resource: Resource, settings: Settings) -> Iterator[Finding]
 def tpu_zone_offers(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
     for each in capacity(stack):
         for zone in zones(each.resource.props):
-            if zone not in each.machine.generation.zones:
-                words = f"{zone} is not known to offer {each.machine.generation.name}"
+            if each.generation and zone not in each.generation.zones:
+                words = f"{zone} is not known to offer {each.kind}"
                 yield StackFinding(each.resource.urn, "", words)
 
 

@@ -18,21 +18,38 @@ from policies.tpu import (
     template_topology,
     zones,
 )
-from policies.values import UNKNOWN, Finding, at, expect, is_set, items, known, mapping, number, refuse, settled, text
+from policies.values import (
+    UNKNOWN,
+    Finding,
+    Props,
+    at,
+    expect,
+    is_set,
+    items,
+    known,
+    mapping,
+    number,
+    refuse,
+    settled,
+    text,
+)
 from spec.capacity import MAX_FLEX_SECONDS, RESERVATION_KEY, SCHEDULING
 from spec.catalogue import MAX_HOSTS_PER_POOL
 from spec.queueing import ACCELERATOR_LABEL, CHIPS_LABEL, TOPOLOGY_LABEL
 
-MACHINES_AND_TEMPLATES = (*tokens.TEMPLATES, tokens.INSTANCE)
+MACHINES_AND_TEMPLATES = (*tokens.TEMPLATES, tokens.INSTANCE, *tokens.DERIVED_INSTANCES)
 PROVISIONING_MODELS = tuple(scheduling.provisioning_model for scheduling in SCHEDULING.values())
 
 
 @RESOURCE.rule(
     "vm-external-address",
     *MACHINES_AND_TEMPLATES,
+    tokens.TPU_VM,
+    tokens.QUEUED_RESOURCE,
     reason="An access configuration, even an empty one, gives a machine a public address.",
-    remedy="Leave accessConfigs out; machines reach registries through Cloud NAT",
-    source="Compute Engine API, networkInterfaces.accessConfigs; tpu-operator's example has one",
+    remedy="Leave accessConfigs, and enableExternalIps of TPU VMs, out; machines reach registries through Cloud NAT",
+    source="Compute Engine API, networkInterfaces.accessConfigs; Cloud TPU API, NetworkConfig.enableExternalIps;"
+    " tpu-operator's example has one",
 )
 def vm_external_address(machine: Resource, settings: Settings) -> Iterator[Finding]:
     for index, interface in enumerate(items(machine.props, "networkInterfaces")):
@@ -40,6 +57,16 @@ def vm_external_address(machine: Resource, settings: Settings) -> Iterator[Findi
             value = at(interface, key)
             if isinstance(value, list) and value:
                 yield Finding(f"networkInterfaces.{index}.{key}", "is set")
+    for path in _tpu_networks(machine):
+        yield from refuse(machine.props, f"{path}.enableExternalIps", True)
+
+
+def _tpu_networks(machine: Resource) -> Iterator[str]:
+    """Paths of the networks of TPU VMs."""
+    yield "networkConfig"
+    yield from (f"networkConfigs.{index}" for index in range(len(items(machine.props, "networkConfigs"))))
+    for index in range(len(items(machine.props, "tpu.nodeSpecs"))):
+        yield f"tpu.nodeSpecs.{index}.node.networkConfig"
 
 
 @RESOURCE.rule(
@@ -58,7 +85,8 @@ def vm_shielded(machine: Resource, settings: Settings) -> Iterator[Finding]:
     "vm-logins",
     *MACHINES_AND_TEMPLATES,
     reason="Project-wide SSH keys let every editor of the project into each host; a serial port has no firewall.",
-    remedy="Set metadata block-project-ssh-keys: TRUE; leave serial-port-enable and ssh-keys out",
+    remedy="Set metadata block-project-ssh-keys: TRUE, or enable-oslogin: TRUE, with which machines ignore such keys;"
+    " leave serial-port-enable and ssh-keys out",
     source="CIS Google Cloud Foundation Benchmark 4.3, 4.5",
 )
 def vm_logins(machine: Resource, settings: Settings) -> Iterator[Finding]:
@@ -66,14 +94,22 @@ def vm_logins(machine: Resource, settings: Settings) -> Iterator[Finding]:
         return
     metadata = mapping(machine.props, "metadata")
     blocked, serial = metadata.get("block-project-ssh-keys"), metadata.get("serial-port-enable")
-    if known(blocked) and str(blocked).lower() not in ("true", "1"):
-        yield Finding("metadata.block-project-ssh-keys", f"is {blocked}")
-    elif blocked is None:
-        yield Finding("metadata.block-project-ssh-keys", "is not set")
+    inherits = blocked is None and machine.type in tokens.DERIVED_INSTANCES
+    if not inherits and not _os_login(metadata):
+        if known(blocked) and str(blocked).lower() not in ("true", "1"):
+            yield Finding("metadata.block-project-ssh-keys", f"is {blocked}")
+        elif blocked is None:
+            yield Finding("metadata.block-project-ssh-keys", "is not set")
     if known(serial) and str(serial).lower() in ("true", "1"):
         yield Finding("metadata.serial-port-enable", "is on")
     if is_set(metadata, "ssh-keys"):
         yield Finding("metadata.ssh-keys", "is set")
+
+
+def _os_login(metadata: Props) -> bool:
+    """Whether logins go by IAM, so that SSH keys of project and machine count for nothing; or may, once it is known."""
+    enabled = metadata.get("enable-oslogin")
+    return enabled is UNKNOWN or str(enabled).lower() in ("true", "1", "y", "yes")
 
 
 @RESOURCE.rule(
@@ -86,7 +122,7 @@ def vm_logins(machine: Resource, settings: Settings) -> Iterator[Finding]:
 def vm_startup_script(machine: Resource, settings: Settings) -> Iterator[Finding]:
     if not is_set(machine.props, "metadataStartupScript"):
         return
-    if machine.type == tokens.INSTANCE:
+    if machine.type not in tokens.TEMPLATES:
         yield Finding("metadataStartupScript", "is set on a machine")
     elif is_set(mapping(machine.props, "metadata"), "startup-script"):
         yield Finding("metadataStartupScript", "stands beside metadata startup-script")
@@ -94,7 +130,7 @@ def vm_startup_script(machine: Resource, settings: Settings) -> Iterator[Finding
 
 @RESOURCE.rule(
     "vm-tpu-machine",
-    *tokens.TEMPLATES,
+    *MACHINES_AND_TEMPLATES,
     reason="Compute Engine makes slices of fewer machine types than GKE; others fail when the group asks for hosts.",
     remedy="Use GKE for this generation, or a machine type and topology of docs/topologies.md",
     source="Compute Engine documentation, workload policies; gke-labs/tpu-operator; SkyPilot's TPU groups",

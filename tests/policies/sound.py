@@ -71,6 +71,8 @@ CLUSTER: dict[str, Any] = {
     "enableIntranodeVisibility": True,
     "privateClusterConfig": {"enablePrivateNodes": True, "enablePrivateEndpoint": True},
     "controlPlaneEndpointsConfig": {"ipEndpointsConfig": {"enabled": False}},
+    "removeDefaultNodePool": True,
+    "initialNodeCount": 1.0,
     "nodeConfig": {"serviceAccount": ACCOUNT},
     "nodePoolDefaults": {"nodeConfigDefaults": {"insecureKubeletReadonlyPortEnabled": "FALSE"}},
     "releaseChannel": {"channel": "REGULAR"},
@@ -203,6 +205,7 @@ PROPS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "template": (tokens.TEMPLATE, TEMPLATE),
+    "regional": (tokens.REGION_TEMPLATE, TEMPLATE),
     "mig": (
         tokens.MIG,
         {

@@ -56,8 +56,13 @@ KEY = added(tokens.SERVICE_ACCOUNT_KEY, "key", {"serviceAccountId": "nodes"})
 DEPLOYMENT = "kubernetes:apps/v1:Deployment"
 
 
-def workload(image: str, namespace: str = "team") -> Resource:
-    spec = {"template": {"spec": {"initContainers": [{"image": image}], "containers": []}}}
+DNS = "cluster.controlPlaneEndpointsConfig.dnsEndpointConfig"
+PRIVILEGED = {"pod-security.kubernetes.io/enforce": "privileged"}
+TOKEN = {"name": "HF_TOKEN", "value": "a-token-of-mine"}
+
+
+def workload(image: str, namespace: str = "team", **pod: Any) -> Resource:
+    spec = {"template": {"spec": {"initContainers": [{"image": image}], "containers": []} | pod}}
     props = {"metadata": {"namespace": namespace}, "spec": spec}
     return added(DEPLOYMENT, "server", props, provider=urn("provider"))
 
@@ -94,6 +99,8 @@ CASES = [
         at="cluster",
     ),
     good("control-plane-private", "cluster.controlPlaneEndpointsConfig", EXPOSED),
+    bad("dns-endpoint-tokens", DNS, {"enableK8sTokensViaDns": True, "allowExternalTraffic": True}),
+    good("dns-endpoint-tokens", DNS, {"enableK8sTokensViaDns": True, "allowExternalTraffic": False}),
     bad("workload-identity", "cluster.workloadIdentityConfig"),
     good("workload-identity", "cluster.workloadIdentityConfig.workloadPool", UNKNOWN),
     bad("node-metadata", f"system.{CONFIG}.workloadMetadataConfig.mode", "GCE_METADATA"),
@@ -263,7 +270,10 @@ CASES = [
     good("tpu-boot-disk", f"system.{CONFIG}.bootDisk.diskType", "pd-ssd"),
     bad("tpu-version", "slice.version", "1.30.5-gke.100", "1.31.1"),
     bad("tpu-version", "single.version", "1.33.5-gke.100", "1.34.1"),
+    bad("tpu-version", "queued.version", "1.32.9-gke.100", "flex-start on TPUs needs 1.33.0"),
     good("tpu-version", "slice.version", "1.34.1-gke.2000"),
+    good("tpu-version", "queued.version", "1.33.0-gke.1712000"),
+    good("tpu-version", "slice.version", "1.32.9-gke.100"),
     bad("tpu-device-driver", f"ironwood.{CONFIG}.labels", {"cloud.google.com/gke-tpu-dra-driver": "true"}),
     good("tpu-device-driver"),
     bad("tpu-upgrades", "slice.upgradeSettings.maxSurge", 1.0),
@@ -272,6 +282,13 @@ CASES = [
     bad("boot-disk-key", f"slice.{CONFIG}.bootDiskKmsKey"),
     bad("boot-disk-key", "template.disks", [{"boot": True, "diskType": "hyperdisk-balanced"}]),
     good("boot-disk-key", f"slice.{CONFIG}.bootDiskKmsKey", stack="dev"),
+    bad("boot-disk-key", "regional.disks", [{"boot": True, "diskType": "hyperdisk-balanced"}]),
+    Case(
+        "default-pool",
+        {"cluster.removeDefaultNodePool": False, "cluster.nodeConfig.machineType": "ct6e-standard-4t"},
+        at="cluster",
+    ),
+    good("default-pool", "cluster.nodeConfig.machineType", "ct6e-standard-4t"),
     # Compute Engine
     bad("vm-external-address", "template.networkInterfaces.0.accessConfigs", [{}]),
     bad("vm-external-address", "machine.networkInterfaces.0.accessConfigs", [{"natIp": "192.0.2.1"}]),
@@ -396,6 +413,8 @@ CASES = [
     good("broad-roles", "grant.role", "roles/logging.logWriter"),
     bad("project-wide-grant", "grant.role", "roles/secretmanager.secretAccessor"),
     good("project-wide-grant"),
+    bad("custom-roles", "grant.role", "projects/p/roles/mine", "not in the stack"),
+    good("custom-roles", "grant.role", "projects/p/roles/mine", settings={"roles": ["projects/p/roles/*"]}),
     bad("public-grant", "grant.member", "allUsers"),
     Case(
         "public-grant",
@@ -418,6 +437,15 @@ CASES = [
     bad("secret-in-plain-text", "template.metadata.token", "abcdef.0123456789abcdef", "bootstrap token"),
     bad("secret-in-plain-text", "settings.data.key", "-----BEGIN RSA PRIVATE KEY-----", "private key"),
     bad("secret-in-plain-text", "driver.values.token", "hf_" + "a" * 34, "Hugging Face"),
+    bad("secret-in-plain-text", "regional.metadata.token", "abcdef.0123456789abcdef", "bootstrap token"),
+    Case(
+        "secret-in-plain-text",
+        {},
+        at="regional-group",
+        extra=(
+            added(tokens.REGION_MIG, "regional-group", {"allInstancesConfig": {"metadata": {"t": "hf_" + "a" * 34}}}),
+        ),
+    ),
     good("secret-in-plain-text", "template.metadata.tpu-join-secret", "projects/p/secrets/tpu-join"),
     bad("secret-in-state", "version.secretData", "payload"),
     good("secret-in-state"),
@@ -442,11 +470,30 @@ CASES = [
     bad("default-namespace", "local.metadata.namespace"),
     Case("default-namespace", {}, at="server", extra=(workload("a:1", namespace="default"),)),
     good("default-namespace"),
+    bad("privileged-namespace", "namespace.metadata.labels", {"pod-security.kubernetes.io/enforce": "privileged"}),
+    Case(
+        "privileged-namespace",
+        {"namespace.metadata.name": "gpu", "namespace.metadata.labels": PRIVILEGED},
+        settings={"namespaces": ["gpu"]},
+        passing=True,
+    ),
+    Case("pod-privileges", {}, at="server", extra=(workload("a:1", hostNetwork=True),)),
+    good("pod-privileges", extra=(workload("a:1", hostNetwork=False),)),
+    bad("pod-privileges", "plugin.spec.template.spec.hostNetwork", True, settings={"namespaces": []}),
+    good("pod-privileges", "plugin.spec.template.spec.hostNetwork", True),
+    Case("secret-in-pod", {}, at="server", extra=(workload("a:1", containers=[{"env": [TOKEN]}]),), words="HF_TOKEN"),
+    good("secret-in-pod", extra=(workload("a:1", containers=[{"env": [TOKEN | {"value": UNKNOWN}]}]),)),
     bad("unnamed-subjects", "binding.subjects", [{"kind": "Group", "name": "system:authenticated"}]),
     good("unnamed-subjects"),
     bad("cluster-admin", "binding.roleRef.name", "cluster-admin"),
     bad("cluster-admin", "binding.subjects", [{"kind": "Group", "name": "system:masters"}]),
     good("cluster-admin"),
+    Case(
+        "pods-administer",
+        {"binding.roleRef.name": "cluster-admin", "binding.subjects.0.name": "system:nodes"},
+        at="binding",
+    ),
+    good("pods-administer", "binding.subjects.0.name", "system:nodes"),
     bad("wide-role", "role.rules.0.verbs", ["*"]),
     bad("wide-role", "role.rules.0.verbs", ["escalate"]),
     good("wide-role"),
@@ -492,6 +539,7 @@ CASES = [
     bad("allowed-generations", "template.machineType", "ct5p-hightpu-4t", settings={"generations": ["v6e", "tpu7x"]}),
     good("allowed-generations", settings={"generations": ["v6e", "tpu7x"]}),
     bad("required-labels", "disk.labels", {}, "lacks team", settings={"labels": ["team"]}),
+    bad("required-labels", "regional.labels", {}, "lacks team", settings={"labels": ["team"]}),
     good("required-labels", settings={"labels": ["team"]}),
     bad("tpu-zone-offers", "slice.nodeLocations", ["us-west1-c"], "v6e"),
     bad("tpu-zone-offers", "mig.zone", "us-west1-c", "v6e"),

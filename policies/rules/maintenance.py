@@ -1,0 +1,82 @@
+"""When Google may upgrade a GKE cluster."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from policies import tokens
+from policies.registry import RESOURCE, Resource, Settings
+from policies.values import UNKNOWN, Finding, at, is_set, items, refuse, require, settled, text
+from spec.cluster import MAX_EXCLUSIONS
+
+HELD_SCOPES = ("NO_MINOR_OR_NODE_UPGRADES", "NO_UPGRADES")
+
+BEFORE_START = timedelta(days=1)
+"""How much later than now an exclusion may begin: time zones, and a plan that is applied tomorrow."""
+
+
+@RESOURCE.rule(
+    "release-channel",
+    tokens.CLUSTER,
+    reason="Off the channels there are no maintenance exclusions, and upgrades are forced at end of support.",
+    remedy="Choose RAPID, REGULAR, STABLE or EXTENDED",
+    source="CIS GKE Benchmark 5.5.4; GKE documentation, release channels",
+    cis=("5.5.4",),
+)
+def release_channel(cluster: Resource, settings: Settings) -> Iterator[Finding]:
+    yield from require(cluster.props, "releaseChannel.channel")
+    yield from refuse(cluster.props, "releaseChannel.channel", "UNSPECIFIED")
+
+
+@RESOURCE.rule(
+    "maintenance-window",
+    tokens.CLUSTER,
+    reason="Without a window Google upgrades at any hour of any day.",
+    remedy="Set one of recurringWindow, recurringMaintenanceWindow and dailyMaintenanceWindow",
+    source="google/gke-policy-automation; GKE documentation, maintenance windows",
+)
+def maintenance_window(cluster: Resource, settings: Settings) -> Iterator[Finding]:
+    windows = ("recurringWindow", "recurringMaintenanceWindow", "dailyMaintenanceWindow")
+    given = [window for window in windows if is_set(cluster.props, f"maintenancePolicy.{window}")]
+    policy = at(cluster.props, "maintenancePolicy")
+    if policy is not UNKNOWN and len(given) != 1:
+        yield Finding("maintenancePolicy", f"has {' and '.join(given) or 'no window'}; it takes exactly one")
+
+
+@RESOURCE.rule(
+    "maintenance-exclusion",
+    tokens.CLUSTER,
+    reason="A node upgrade recreates all hosts of a slice in one step, and ends the job that runs on them; an exclusion"
+    " that is over, or not yet begun, holds nothing back.",
+    remedy="Add a maintenance exclusion of scope NO_MINOR_OR_NODE_UPGRADES; upgrade when a slice is free",
+    source="GKE documentation: node upgrades of multi-host TPU slices; cluster-toolkit's TPU blueprints",
+)
+def maintenance_exclusion(cluster: Resource, settings: Settings) -> Iterator[Finding]:
+    path = "maintenancePolicy.maintenanceExclusions"
+    if not settled(cluster.props, path):
+        return
+    exclusions = items(cluster.props, path)
+    holding = [each for each in exclusions if text(each, "exclusionOptions.scope") in HELD_SCOPES]
+    if not holding:
+        yield Finding(path, "holds no node upgrades back")
+    elif not any(map(_in_force, holding)):
+        spans = [f"{text(each, 'startTime') or 'now'} to {text(each, 'endTime') or 'open'}" for each in holding]
+        yield Finding(path, f"holds node upgrades back from {', '.join(spans)}, not now")
+    if len(exclusions) > MAX_EXCLUSIONS:
+        yield Finding(path, f"has {len(exclusions)} entries; GKE takes {MAX_EXCLUSIONS}")
+
+
+def _in_force(exclusion: Any) -> bool:
+    """Whether an exclusion holds today: begun, and not over. One without an end lasts as long as its version."""
+    now = datetime.now(UTC)
+    start, end = _instant(text(exclusion, "startTime")), _instant(text(exclusion, "endTime"))
+    return (start is None or start <= now + BEFORE_START) and (end is None or end > now)
+
+
+def _instant(written: str) -> datetime | None:
+    """A time as the API takes it, in RFC 3339; None where there is none, or the API refuses it."""
+    try:
+        instant = datetime.fromisoformat(written)
+    except ValueError:
+        return None
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
