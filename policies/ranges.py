@@ -76,7 +76,7 @@ def _shared(one: IPv4Network | IPv6Network, other: IPv4Network | IPv6Network) ->
     return min(one.num_addresses, other.num_addresses) if one.overlaps(other) else 0
 
 
-def _words(networks: list[IPv4Network] | list[IPv6Network] | list[Any], public: int) -> str:
+def _words(networks: list[IPv4Network | IPv6Network], public: int) -> str:
     widest = min(networks, key=lambda each: each.prefixlen)
     if widest.prefixlen <= 1 or len(networks) == 1:
         return str(widest)

@@ -39,7 +39,7 @@ MODEL_WORDS = re.compile(r"(^|[_\-])(bos|eos|pad|unk|mask|sep|cls|stop|special)[
 SECRETS_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
 """What a Kubernetes Secret is called: PULL_SECRET: my-registry refers to one."""
 
-READABLE = {
+READABLE: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
         (*tokens.TEMPLATES, tokens.INSTANCE, *tokens.DERIVED_INSTANCES), ("metadata", "metadataStartupScript")
     ),
