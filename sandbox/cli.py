@@ -63,9 +63,20 @@ def _building(names: tuple[str, ...]) -> Iterator[toolchain.Tick]:
         yield tick
 
 
-def _start(plan: Plan, program_dir: Path = CHECKOUT) -> Session:
+def _start(*, time_scale: float, kept: bool = False, program_dir: Path = CHECKOUT) -> Session:
+    plan = Plan(time_scale=time_scale, kept=kept, plugins=_chosen_plugins())
     with _building(toolchain.SANDBOX) as tick:
         return start(RunDirectory.current(), plan, program_dir, tick)
+
+
+def _chosen_plugins() -> environment.Plugins:
+    """The person's choice in the environment; without one, the plugins that are installed."""
+    choice = os.environ.get(environment.PLUGINS_VARIABLE) or environment.Plugins.INSTALLED
+    try:
+        return environment.Plugins(choice)
+    except ValueError:
+        known = " or ".join(environment.Plugins)
+        raise SandboxError(f"{environment.PLUGINS_VARIABLE}: {choice!r} is not known -> write {known}") from None
 
 
 def _running() -> Session:
@@ -101,7 +112,7 @@ def _hints(session: Session, stack: str) -> None:
 @app.command()
 def up(stack: Stack = "dev", time_scale: TimeScale = demonstration.TIME_SCALE) -> None:
     """Start the sandbox and leave it running."""
-    session = _start(Plan(time_scale=time_scale, kept=True))
+    session = _start(time_scale=time_scale, kept=True)
     console.print("The sandbox is up.")
     _describe(session)
     _hints(session, stack)
@@ -177,7 +188,7 @@ def shell(stack: Stack = "dev", time_scale: TimeScale = demonstration.TIME_SCALE
     """
     if session := attach(RunDirectory.current()):
         raise typer.Exit(_shell(session, stack))
-    session = _start(Plan(time_scale=time_scale))
+    session = _start(time_scale=time_scale)
     try:
         code = _shell(session, stack)
         if left := session.inventory():
@@ -228,7 +239,7 @@ def demo(
     if not (program_dir / f"Pulumi.{stack}.yaml").is_file():
         known = sorted(p.name.removeprefix("Pulumi.").removesuffix(".yaml") for p in program_dir.glob("Pulumi.*.yaml"))
         raise SandboxError(f"no Pulumi.{stack}.yaml in {program_dir}; there is: {', '.join(known) or 'none'}")
-    session = _start(Plan(time_scale=time_scale, kept=keep), program_dir)
+    session = _start(time_scale=time_scale, kept=keep, program_dir=program_dir)
     console.print("The sandbox is up:")
     _describe(session)
     finished = False

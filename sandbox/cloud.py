@@ -1,4 +1,4 @@
-"""What a sandbox runs: the emulated Google Cloud, with real control planes behind its clusters."""
+"""What a sandbox runs: the emulated Google Cloud with real control planes behind its clusters, and a chart registry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from sandbox.google.container import autoscale
 from sandbox.google.server import run
 from sandbox.google.world import World
 from sandbox.guests.machines import VirtualMachines
-from sandbox.kubernetes.backend import KubernetesBackend
+from sandbox.kubernetes.backend import AUTHORITY, KubernetesBackend
+from sandbox.kubernetes.pki import CertificateAuthority
+from sandbox.kubernetes.registry import ChartRegistry
 
 # How long the real autoscaler leaves a pool idle before it takes its nodes away.
 IDLE_SECONDS = 600.0
@@ -23,6 +25,7 @@ SHORTEST_IDLE_SECONDS = 5.0
 def main(
     kubernetes: Annotated[Path, typer.Option(help="Folder for the control planes of clusters.")],
     state: Annotated[Path, typer.Option(help="File that keeps the emulator's state.")],
+    registry_file: Annotated[Path, typer.Option(help="Gets the address of the proxy that leads to the charts.")],
     ready_file: Annotated[Path, typer.Option(help='Gets {"url", "pid"} once the emulator listens.')],
     time_scale: Annotated[float, typer.Option(min=0, help="Divides realistic durations of operations.")] = 0,
     parent_pid: Annotated[int | None, typer.Option(help="End when this process ends.")] = None,
@@ -37,9 +40,12 @@ def main(
         autoscale(world, f"{ref.path}/nodePools/{pool}", nodes)
 
     backend.resize_pool = resize_pool
+    registry = ChartRegistry(CertificateAuthority(kubernetes / AUTHORITY))
+    registry_file.write_text(registry.url)
     try:
         run(world, ready_file=ready_file, parent_pid=parent_pid)
     finally:
+        registry.stop()
         backend.close()
 
 

@@ -11,48 +11,92 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 
+from sandbox.kubernetes.registry import NO_PROXY
 from sandbox.run_directory import CHECKOUT, RUN_VARIABLE, RunDirectory
 from sandbox.stacks import ENDPOINTS
 
 VENV_BIN = Path(sys.executable).parent
 
-# A plugin's real executable comes from `pulumi plugin install`; these modules stand in for it where it is not there.
-PLUGINS = {"gcp": "sandbox.plugins.gcp", "kubernetes": "sandbox.plugins.kubernetes"}
+# The modules that stand in for provider plugins.
+STAND_INS = {"gcp": "sandbox.plugins.gcp", "kubernetes": "sandbox.plugins.kubernetes"}
 
-# Variables that would lead the engine, a plugin, kubectl or gcloud to something other than the sandbox.
-FOREIGN = ("PULUMI_", "GOOGLE_", "GCLOUD_", "CLOUDSDK_", "KUBECONFIG")
+# Variables that would lead the engine, a plugin, helm, kubectl or gcloud to something other than the sandbox.
+FOREIGN = ("PULUMI_", "GOOGLE_", "GCLOUD_", "CLOUDSDK_", "KUBECONFIG", "HELM_")
+
+# The person's choice between the values of `Plugins`.
+PLUGINS_VARIABLE = "SANDBOX_PLUGINS"
 
 
-def install(run: RunDirectory, pulumi: Path, kubectl: Path, *, real_plugins: bool = True) -> dict[str, str]:
+class Plugins(StrEnum):
+    """Which provider plugins a sandbox takes."""
+
+    INSTALLED = "installed"
+    """The user's own, as `pulumi install` leaves them, where they have the version that the SDK asks for."""
+    STAND_IN = "stand-in"
+    """None of the user's own, wherever they are."""
+
+
+def install(run: RunDirectory, pulumi: Path, kubectl: Path, plugins: Plugins) -> dict[str, str]:
     """Write the executables of a sandbox; `pulumi` is the real engine, `kubectl` fits the clusters' version.
 
-    A provider plugin that the user has installed is taken unless `real_plugins` is off. Returns where the engine and
-    each plugin come from.
+    Returns where the engine and each plugin come from.
     """
     run.bin.mkdir()
     _module_shim(run.bin / "pulumi", "sandbox.stacks", str(run.root), str(pulumi))
     _module_shim(run.bin / "gcloud", "sandbox.gcloud", str(run.root))
     (run.bin / "kubectl").symlink_to(kubectl)
     _executable(run.bin / "gke-gcloud-auth-plugin", _auth_plugin(run.token_file))
-    origins = {f"{name} plugin": _install_plugin(run, name, module, real_plugins) for name, module in PLUGINS.items()}
-    return {"engine": str(pulumi), **origins}
+    origins = {f"{name} plugin": _install_plugin(run, name, module, plugins) for name, module in STAND_INS.items()}
+    return {"engine": str(pulumi), **origins, "choice of plugins": f"{PLUGINS_VARIABLE}={plugins}"}
 
 
-def _install_plugin(run: RunDirectory, name: str, module: str, real_plugins: bool) -> str:
-    """Put the plugin where the engine looks for installed ones, under the version that the SDK asks for."""
+def _install_plugin(run: RunDirectory, name: str, module: str, plugins: Plugins) -> str:
+    """Put the plugin where the engine looks for installed ones, under the version that the SDK asks for.
+
+    The folder is a real one, since the engine takes no links to folders for plugins.
+    """
     version = importlib.metadata.version(f"pulumi-{name}")
+    executable = f"pulumi-resource-{name}"
     folder = run.pulumi_home / "plugins" / f"resource-{name}-v{version}"
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    users_home = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi")
-    real = users_home / "plugins" / folder.name
-    if real_plugins and (real / f"pulumi-resource-{name}").exists():
-        folder.symlink_to(real)
-        return f"real plugin {version}"
-    folder.mkdir()
-    _module_shim(folder / f"pulumi-resource-{name}", module)
-    return f"stand-in for {version}"
+    folder.mkdir(parents=True)
+    installed = _installed(folder.name, executable) if plugins is Plugins.INSTALLED else None
+    command = [str(installed / executable)] if installed else module_command(module)
+    _executable(folder / executable, _with_charts(run, command) if name == "kubernetes" else _running(command))
+    for beside in installed.iterdir() if installed else ():
+        if beside.name != executable:
+            (folder / beside.name).symlink_to(beside)
+    return f"{version}, installed in {installed}" if installed else f"stand-in for {version}"
+
+
+def _installed(folder: str, executable: str) -> Path | None:
+    """The user's plugin folder of that name, where the engine itself would find a complete plugin in it."""
+    home = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi")
+    found = home / "plugins" / folder
+    incomplete = found.is_symlink() or found.with_name(f"{folder}.partial").exists()
+    return found if not incomplete and os.access(found / executable, os.X_OK) else None
+
+
+def _with_charts(run: RunDirectory, command: list[str]) -> str:
+    """A program that pulls charts from the sandbox's registry; nothing else in a sandbox gets these variables.
+
+    The registry's address is read when the program starts. What helm caches stays below the run directory.
+    """
+    helm = run.root / "helm"
+    variables = {
+        "NO_PROXY": NO_PROXY,
+        **{f"HELM_{kind}_HOME": str(helm / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")},
+    }
+    return "".join(
+        (
+            "#!/bin/sh\n",
+            f"HTTPS_PROXY=$(cat {shlex.quote(str(run.registry_file))}) || exit 1\n",
+            f"export HTTPS_PROXY {shlex.join(f'{name}={value}' for name, value in variables.items())}\n",
+            f'exec {shlex.join(command)} "$@"\n',
+        )
+    )
 
 
 def _executable(path: Path, text: str) -> None:
@@ -61,13 +105,21 @@ def _executable(path: Path, text: str) -> None:
 
 
 def _module_shim(path: Path, module: str, *arguments: str) -> None:
-    """An executable that runs a module of this checkout; -P and the explicit path keep the user's directory out."""
+    """An executable that runs a module of this checkout."""
+    _executable(path, _running(module_command(module, *arguments)))
+
+
+def _running(command: list[str]) -> str:
+    return f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n'
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """Runs a module of this checkout; -P and the explicit path keep the user's directory out."""
     code = (
         f"import runpy, sys; sys.path.insert(0, {str(CHECKOUT)!r}); "
         f"runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
     )
-    command = shlex.join([sys.executable, "-P", "-c", code, *arguments])
-    _executable(path, f'#!/bin/sh\nexec {command} "$@"\n')
+    return [sys.executable, "-P", "-c", code, *arguments]
 
 
 def _auth_plugin(token_file: Path) -> str:

@@ -85,6 +85,11 @@ class RunDirectory:
         return self.kubernetes / "admin-token"
 
     @property
+    def registry_file(self) -> Path:
+        """The address of the proxy that leads to the chart registry."""
+        return self.root / "registry"
+
+    @property
     def kubeconfig(self) -> Path:
         """For kubectl: every running cluster, as administrator. No file while there is no cluster."""
         return self.kubernetes / "kubeconfig"

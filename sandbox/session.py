@@ -129,12 +129,12 @@ class Plan:
     """How to run a sandbox.
 
     `time_scale` divides the real durations of Google's long operations; 0 ends them at once. A `kept` sandbox outlives
-    the process that started it. `real_plugins` takes provider plugins the user has installed instead of the stand-ins.
+    the process that started it. `plugins`: which provider plugins the engine gets; by default nothing of the user's.
     """
 
     time_scale: float = 0
     kept: bool = False
-    real_plugins: bool = True
+    plugins: environment.Plugins = environment.Plugins.STAND_IN
 
 
 def start(
@@ -172,7 +172,7 @@ def _prepare(run: RunDirectory, pulumi: Path, kubectl: Path, plan: Plan) -> None
     run.token_file.write_text(secrets.token_hex(16))
     authority = CertificateAuthority(run.kubernetes / AUTHORITY)
     run.trust_file.write_text(Path(certifi.where()).read_text() + authority.pair.certificate.read_text())
-    origins = environment.install(run, pulumi, kubectl, real_plugins=plan.real_plugins)
+    origins = environment.install(run, pulumi, kubectl, plan.plugins)
     run.origins_file.write_text(json.dumps(origins))
 
 
@@ -180,7 +180,8 @@ def _start_emulator(run: RunDirectory, plan: Plan, lock: int) -> subprocess.Pope
     """The emulator inherits the lock, and with it the ownership of the run directory."""
     command = [
         *(sys.executable, "-m", "sandbox.cloud", "--kubernetes", str(run.kubernetes)),
-        *("--state", str(run.cloud_state), "--ready-file", str(run.ready_file), "--time-scale", str(plan.time_scale)),
+        *("--state", str(run.cloud_state), "--registry-file", str(run.registry_file)),
+        *("--ready-file", str(run.ready_file), "--time-scale", str(plan.time_scale)),
         *(() if plan.kept else ("--parent-pid", str(os.getpid()))),
     ]
     with run.log.open("ab") as log:

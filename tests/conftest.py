@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.environment import FOREIGN
+from sandbox.environment import FOREIGN, PLUGINS_VARIABLE, Plugins
 from sandbox.run_directory import RUN_VARIABLE
 
 TESTS = Path(__file__).parent
@@ -16,6 +16,7 @@ TESTS = Path(__file__).parent
 for name in list(os.environ):
     if name.startswith((*FOREIGN, RUN_VARIABLE)):
         del os.environ[name]
+os.environ[PLUGINS_VARIABLE] = Plugins.STAND_IN
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -18,10 +18,12 @@ For whoever works on a cluster (the kubernetes provider plugin, tools, tests), f
 - `api.ApiClient(host, token, ca)`: `apply` (server-side, strict, dry run), `create`, `get`, `list_all`, `patch`,
   `delete`, `request`; `api.ApiError` with the server's status, reason and message, `api.UnknownKindError` for a kind
   whose CRD is missing; `api.condition`, `api.is_true`.
-- `releases.Helm(kubeconfig)`: `install`, `upgrade`, `uninstall`, `get`, `render` of a `releases.ReleaseSpec`; they
-  return a `releases.Release` with the real provider's `status` and `resource_names`, and raise `releases.ReleaseError`,
-  or `releases.ReleaseFailedError` when the release exists but did not become ready. `releases.chart_archive` checks a
-  chart and version. Controllers run where the cluster is hosted, so these calls may come from a short-lived process.
+- `releases.Helm(kubeconfig, registry)`: `install`, `upgrade`, `uninstall`, `get`, `render` of a `releases.ReleaseSpec`;
+  they return a `releases.Release` with the real provider's `status` and `resource_names`, and raise
+  `releases.ReleaseError`, or `releases.ReleaseFailedError` when the release exists but did not become ready.
+  Controllers run where the cluster is hosted, so these calls may come from a short-lived process.
+- `registry.ChartRegistry(authority)`: serves the charts under their real addresses; `.url`, `.variables(trust_file)`
+  for a helm client, `.stop()`.
 
 Programs that must be there: the rows of `sandbox.toolchain.kubernetes_binaries`; they are built on first use.
 """

@@ -1,20 +1,21 @@
 """Helm releases of the charts the platform uses, installed by a real helm.
 
-The charts come from the controllers' own Go modules, packaged as upstream releases them; the DRA driver's is a stand-in
-(charts/README.md). A chart is named by the address the platform pins; other charts and versions are refused. What is
-rendered reaches the cluster untouched. Whoever hosts the cluster runs the controllers (controllers.py), so waiting for
-a release is waiting for the real programs.
+Charts are pulled by the addresses that the platform pins; in a sandbox they come from its own registry (registry.py).
+What is rendered reaches the cluster untouched. Whoever hosts the cluster runs the controllers (controllers.py), so
+waiting for a release is waiting for the real programs.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -22,14 +23,6 @@ import yaml
 from sandbox.kubernetes import assets
 from sandbox.kubernetes.api import Object
 
-CHARTS: Mapping[str, Mapping[str, Callable[[], Path]]] = {
-    "oci://registry.k8s.io/jobset/charts/jobset": {"0.12.0": assets.jobset_chart},
-    "oci://registry.k8s.io/kueue/charts/kueue": {"0.19.2": assets.kueue_chart},
-    "oci://registry.k8s.io/dra-driver-google/charts/dra-driver-google-tpu": {
-        "0.1.0": lambda: assets.dra_driver_chart("0.1.0"),
-        "0.2.0": lambda: assets.dra_driver_chart("0.2.0"),
-    },
-}
 DEFAULT_TIMEOUT = 300  # seconds, helm's and the real provider's
 # Ends of an install or upgrade that leave a failed release: not ready in time, or helm was told to stop.
 LEFT_BEHIND = ("context deadline exceeded", "context canceled")
@@ -51,7 +44,7 @@ class ReleaseFailedError(ReleaseError):
 class ReleaseSpec:
     """What to install: the inputs of the real provider's Release that the platform uses.
 
-    `version` may be "" when the chart has one known version only. `max_history` 0 keeps every revision.
+    `version` "" means the newest. `max_history` 0 keeps every revision.
     """
 
     name: str
@@ -82,24 +75,29 @@ class Release:
     manifest: str
 
 
-def chart_archive(chart: str, version: str) -> tuple[Path, str]:
-    """The chart's archive and its version. Raises ReleaseError for a chart or version that is not known here."""
-    if chart not in CHARTS:
-        known = ", ".join(CHARTS)
-        raise ReleaseError(f"the sandbox has no chart {chart}; known charts: {known}")
-    versions = CHARTS[chart]
-    if not version and len(versions) == 1:
-        version = next(iter(versions))
-    if version not in versions:
-        raise ReleaseError(f"the sandbox has no version {version or '(none)'} of {chart}; known: {', '.join(versions)}")
-    return versions[version](), version
+def chart_version(chart: str, version: str, registry: Mapping[str, str]) -> str:
+    """Pulls the chart and returns its version; `version` "" means the newest. `registry` as for `Helm`.
+
+    Raises ReleaseError for a chart or version that is not there.
+    """
+    metadata: dict[str, Any] = yaml.safe_load(_helm(["show", "chart", *_chart_arguments(chart, version)], registry))
+    return str(metadata["version"])
+
+
+def _chart_arguments(chart: str, version: str) -> list[str]:
+    return [chart, *(["--version", version] if version else [])]
 
 
 class Helm:
-    """helm against one cluster. `kubeconfig` is its only way in; nothing of the user's own helm setup is used."""
+    """helm against one cluster. `kubeconfig` is its only way in; nothing of the user's own helm setup is used.
 
-    def __init__(self, kubeconfig: Path) -> None:
+    `registry` are the variables that lead to the registry with the charts (`registry.VARIABLES`); without them helm
+    asks the network.
+    """
+
+    def __init__(self, kubeconfig: Path, registry: Mapping[str, str] = MappingProxyType({})) -> None:
         self._kubeconfig = kubeconfig
+        self._registry = registry
 
     def install(self, spec: ReleaseSpec) -> Release:
         """Installs a new release. Raises ReleaseError, or ReleaseFailedError when it exists but is not ready."""
@@ -128,21 +126,20 @@ class Helm:
 
     def render(self, spec: ReleaseSpec) -> list[Object]:
         """The objects the chart renders with these values, without a cluster. Raises ReleaseError."""
-        archive, _ = chart_archive(spec.chart, spec.version)
         with _values_file(spec.values) as values:
-            text = self._run(["template", spec.name, str(archive), "--namespace", spec.namespace, "-f", values.name])
+            where = [spec.name, *_chart_arguments(spec.chart, spec.version), "--namespace", spec.namespace]
+            text = self._run(["template", *where, "-f", values.name])
         return [each for each in yaml.load_all(text, Loader=_LOADER) if each]
 
     def _deploy(self, action: str, spec: ReleaseSpec, options: list[str]) -> Release:
-        archive, version = chart_archive(spec.chart, spec.version)
         if spec.wait or spec.atomic:
             options += ["--wait", "--timeout", f"{spec.timeout}s"]
         options += ["--atomic"] if spec.atomic else []
         options += ["--skip-crds"] if spec.skip_crds else []
         with _values_file(spec.values) as values:
-            where = [spec.name, str(archive), "--namespace", spec.namespace, "-f", values.name]
+            where = [spec.name, *_chart_arguments(spec.chart, spec.version), "--namespace", spec.namespace]
             try:
-                info = json.loads(self._run([action, *where, *options, "-o", "json"]))
+                info = json.loads(self._run([action, *where, "-f", values.name, *options, "-o", "json"]))
             except ReleaseError as error:
                 is_there = any(reason in str(error) for reason in LEFT_BEHIND)
                 existing = self.get(spec.name, spec.namespace) if is_there else None
@@ -150,26 +147,32 @@ class Helm:
                     raise ReleaseFailedError(str(error), existing) from error
                 raise
         metadata = info["chart"]["metadata"]
-        return _release(info, metadata["name"], version, metadata.get("appVersion", ""))
+        return _release(info, metadata["name"], metadata["version"], metadata.get("appVersion", ""))
 
     def _run(self, arguments: list[str]) -> str:
-        with tempfile.TemporaryDirectory(prefix="helm-") as home:
-            environment = {
-                "KUBECONFIG": str(self._kubeconfig),
-                "PATH": os.environ.get("PATH", os.defpath),  # a kubeconfig may name a credential program
-                "HOME": home,
-                "HELM_CACHE_HOME": f"{home}/cache",
-                "HELM_CONFIG_HOME": f"{home}/config",
-                "HELM_DATA_HOME": f"{home}/data",
-            }
-            result = subprocess.run(
-                [str(assets.program("helm")), *arguments], env=environment, capture_output=True, text=True, check=False
-            )
-        if result.returncode:
-            raise ReleaseError(result.stderr.strip().removeprefix("Error: "))
-        return result.stdout
+        return _helm(arguments, {"KUBECONFIG": str(self._kubeconfig), **self._registry})
 
 
+def _helm(arguments: list[str], variables: Mapping[str, str]) -> str:
+    with tempfile.TemporaryDirectory(prefix="helm-") as home:
+        environment = {
+            "PATH": os.environ.get("PATH", os.defpath),  # a kubeconfig may name a credential program
+            "HOME": home,
+            "HELM_CACHE_HOME": f"{home}/cache",
+            "HELM_CONFIG_HOME": f"{home}/config",
+            "HELM_DATA_HOME": f"{home}/data",
+            **variables,
+        }
+        result = subprocess.run(
+            [str(assets.program("helm")), *arguments], env=environment, capture_output=True, text=True, check=False
+        )
+    if result.returncode:
+        raise ReleaseError(_PULLED.sub("", result.stderr).strip().removeprefix("Error: "))
+    return result.stdout
+
+
+# What helm says on stderr of every chart that it has pulled.
+_PULLED = re.compile(r"^(Pulled|Digest): .*\n", re.MULTILINE)
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 

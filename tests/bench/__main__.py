@@ -128,8 +128,7 @@ def tables(sizes: tuple[int, ...], show: Callable[[str], None]) -> list[str]:
         for part in ("Pulumi.yaml", "__main__.py", "spec", "components"):
             (folder / part).symlink_to(CHECKOUT / part)
         (folder / ".venv").symlink_to(sys.prefix)
-        plan = Plan(real_plugins=False)
-        with running(RunDirectory(Path(scratch) / "run"), plan, folder) as session:
+        with running(RunDirectory(Path(scratch) / "run"), Plan(), folder) as session:
             for size in sizes:
                 bare = measured(BARE, size)
                 for name, figures in (

@@ -37,7 +37,7 @@ def short_directory() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def sandbox_session() -> Iterator[Session]:
     """One sandbox per test process, on the stand-in plugins, whose long operations end at once."""
-    with short_directory() as scratch, running(RunDirectory(scratch / "run"), Plan(real_plugins=False)) as session:
+    with short_directory() as scratch, running(RunDirectory(scratch / "run"), Plan()) as session:
         yield session
 
 

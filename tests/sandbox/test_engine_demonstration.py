@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.environment import PLUGINS_VARIABLE, STAND_INS, Plugins, module_command
 from sandbox.run_directory import CHECKOUT, RUN_VARIABLE, RunDirectory
 from tests.sandbox.conftest import SLIM, Project, short_directory
 
@@ -27,12 +30,12 @@ def run() -> Iterator[RunDirectory]:
             call(directory, "down")
 
 
-def call(run: RunDirectory, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """`python -m sandbox ...` in a run directory, by a person without installed plugins."""
+def call(run: RunDirectory, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """`python -m sandbox ...` in a run directory."""
     return subprocess.run(
         [sys.executable, "-m", "sandbox", *arguments],
         cwd=CHECKOUT,
-        env={**os.environ, RUN_VARIABLE: str(run.root), "PULUMI_HOME": str(run.root.with_name("home"))},
+        env={**os.environ, RUN_VARIABLE: str(run.root), **variables},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -78,3 +81,27 @@ def test_a_demonstration_without_queues_says_so_and_leaves_nothing(project: Proj
     last = whole.stdout.rstrip().splitlines()[-1]
     assert re.fullmatch(r"(\d+) created, second preview 0 changes, \1 deleted, inventory empty \(\d+ s\)", last)
     assert not run.root.exists()
+
+
+def test_plugins_in_the_users_own_folder_are_found_and_do_the_same(
+    project: Project, run: RunDirectory, tmp_path: Path
+) -> None:
+    """Whoever has run `pulumi install` gets the same last line: no `no resource plugin found in the workspace`."""
+    project.copy_stack("dev")
+    home, started = tmp_path / "home", tmp_path / "started"
+    for name, module in STAND_INS.items():
+        version = importlib.metadata.version(f"pulumi-{name}")
+        executable = home / "plugins" / f"resource-{name}-v{version}" / f"pulumi-resource-{name}"
+        executable.parent.mkdir(parents=True)
+        command = shlex.join(module_command(module))
+        executable.write_text(f'#!/bin/sh\necho {name} >> {shlex.quote(str(started))}\nexec {command} "$@"\n')
+        executable.chmod(0o755)
+    installed = {"PULUMI_HOME": str(home), PLUGINS_VARIABLE: Plugins.INSTALLED}
+    whole = call(run, *arguments(project.folder, "dev"), **installed)
+    assert whole.returncode == 0, whole.stdout + whole.stderr
+    first, last = whole.stdout.split("1/6")[0], whole.stdout.rstrip().splitlines()[-1]
+    assert re.search(rf"gcp plugin +\S+, installed in {home}/plugins/resource-gcp-v", first)
+    assert re.search(rf"kubernetes plugin +\S+, installed in {home}/plugins/resource-kubernetes-v", first)
+    assert re.search(r"choice of plugins +SANDBOX_PLUGINS=installed", first)
+    assert re.fullmatch(r"(\d+) created, second preview 0 changes, \1 deleted, inventory empty \(\d+ s\)", last)
+    assert {*started.read_text().split()} == {"gcp", "kubernetes"}

@@ -16,6 +16,7 @@ from sandbox.kubernetes.api import ApiError, Object, condition, is_true
 from sandbox.kubernetes.control_plane import RUN_FOR
 from sandbox.kubernetes.gke import GkeCluster
 from sandbox.kubernetes.nodes import POOL_LABEL
+from sandbox.kubernetes.registry import ChartRegistry
 from sandbox.kubernetes.releases import Helm, ReleaseError, ReleaseFailedError, ReleaseSpec
 
 pytestmark = pytest.mark.sandbox
@@ -137,7 +138,10 @@ class World:
         self.cluster = GkeCluster(
             run_dir, "lab", "my-project", self.resize, idle_seconds=IDLE_SECONDS, refresh_seconds=REFRESH_SECONDS
         )
-        self.helm = Helm(self.cluster.plane.kubeconfig_path)
+        authority = self.cluster.plane.authority
+        self.registry = ChartRegistry(authority)
+        variables = self.registry.variables(authority.pair.certificate)
+        self.helm = Helm(self.cluster.plane.kubeconfig_path, variables)
 
     def resize(self, name: str, nodes: int) -> None:
         if name == "first-choice":
@@ -185,6 +189,7 @@ def world() -> Iterator[World]:
             create_queues(made)
             yield made
         finally:
+            made.registry.stop()
             made.cluster.stop()
 
 
@@ -520,7 +525,7 @@ def test_a_relabelled_pool_relabels_its_nodes_and_leaves_foreign_labels(world: W
     ("chart", "version", "message"),
     [
         ("oci://registry.k8s.io/kueue/charts/kueue", "0.18.0", r"no version 0\.18\.0 .* known: 0\.19\.2"),
-        ("oci://example.com/charts/redis", "1.0.0", "no chart oci://example.com/charts/redis; known charts: oci://"),
+        ("oci://example.com/charts/redis", "1.0.0", "has no registry example.com; it has registry.k8s.io"),
     ],
 )
 def test_unknown_charts_and_versions_are_refused(world: World, chart: str, version: str, message: str) -> None:

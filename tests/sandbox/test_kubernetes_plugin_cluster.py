@@ -24,6 +24,7 @@ from sandbox import environment, toolchain
 from sandbox.kubernetes import assets
 from sandbox.kubernetes.api import Object
 from sandbox.kubernetes.gke import GkeCluster
+from sandbox.kubernetes.registry import ChartRegistry
 from sandbox.kubernetes.supervisor import free_ports
 from sandbox.plugins.kubernetes.provider import KubernetesProvider
 from sandbox.plugins.provider import Difference, InitializationFailed, ProviderError, State, Subject
@@ -62,6 +63,17 @@ def cluster() -> Iterator[GkeCluster]:
             yield running
         finally:
             running.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registry(cluster: GkeCluster) -> Iterator[ChartRegistry]:
+    """The registry of the charts, to which the sandbox leads the plugin."""
+    serving = ChartRegistry(cluster.plane.authority)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in serving.variables(cluster.plane.authority.pair.certificate).items():
+            patch.setenv(name, value)
+        yield serving
+    serving.stop()
 
 
 @dataclass
@@ -452,7 +464,7 @@ def test_a_refused_token_is_named(cluster: GkeCluster) -> None:
 @pytest.mark.parametrize(
     ("changes", "property_", "reason"),
     [
-        ({"chart": "oci://registry.example.com/charts/nginx"}, "chart", "FetchReference.*the sandbox has no chart"),
+        ({"chart": "oci://registry.example.com/charts/nginx"}, "chart", "FetchReference.*the sandbox has no registry"),
         ({"version": "9.9.9"}, "chart", "the sandbox has no version 9.9.9 of .*jobset; known: 0.12.0"),
         ({"lint": True}, "lint", "does not know this input"),
     ],
@@ -592,12 +604,13 @@ class Engine:
 
 
 @pytest.fixture
-def engine(cluster: GkeCluster, tmp_path: Path) -> Engine:
+def engine(cluster: GkeCluster, registry: ChartRegistry, tmp_path: Path) -> Engine:
     run = RunDirectory(tmp_path / "run")
     for folder in (run.root, run.backend, run.token_file.parent):
         folder.mkdir(parents=True, exist_ok=True)
     run.token_file.write_text(cluster.plane.admin_token)
-    environment.install(run, toolchain.engine(), assets.program("kubectl"), real_plugins=False)
+    run.registry_file.write_text(registry.url)
+    environment.install(run, toolchain.engine(), assets.program("kubectl"), environment.Plugins.STAND_IN)
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "Pulumi.yaml").write_text("name: lab\nruntime: python\n")

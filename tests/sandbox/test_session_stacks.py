@@ -97,7 +97,7 @@ def pulumi(project: Path) -> Iterator[Run]:
         run.ready_file.write_text(json.dumps({"url": "http://127.0.0.1:1", "pid": os.getpid()}))
         run.kubernetes.mkdir()
         run.token_file.write_text("token")
-        environment.install(run, toolchain.engine(), assets.program("kubectl"), real_plugins=False)
+        environment.install(run, toolchain.engine(), assets.program("kubectl"), environment.Plugins.STAND_IN)
 
         def call(*arguments: str, cwd: Path = project, **extra: str) -> subprocess.CompletedProcess[str]:
             return subprocess.run(

@@ -1,28 +1,28 @@
-"""`kubernetes:helm.sh/v3:Release`: real helm, the charts that the sandbox has, upstream's inputs, outputs and words.
+"""`kubernetes:helm.sh/v3:Release`: real helm, upstream's inputs, outputs and words.
 
-Upstream: `provider/pkg/provider/helm_release.go`. The controllers that a chart deploys are run by whoever runs the
-control plane, which sees their pods.
+Upstream: `provider/pkg/provider/helm_release.go`. Charts are pulled as upstream pulls them. The controllers that a
+chart deploys are run by whoever runs the control plane, which sees their pods.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sandbox.kubernetes.assets import AssetError
+from sandbox.kubernetes import registry
 from sandbox.kubernetes.releases import (
-    CHARTS,
     DEFAULT_TIMEOUT,
     Helm,
     Release,
     ReleaseError,
     ReleaseFailedError,
     ReleaseSpec,
-    chart_archive,
+    chart_version,
 )
 from sandbox.plugins.kubernetes import differences
 from sandbox.plugins.kubernetes.checkpoint import INPUTS, inputs_of
@@ -66,7 +66,7 @@ class PostRenderingHelm(Helm):
     """helm that hands what a chart renders to an executable, as it does for `--post-renderer`."""
 
     def __init__(self, kubeconfig: Path, post_renderer: str) -> None:
-        super().__init__(kubeconfig)
+        super().__init__(kubeconfig, _registry())
         self._post_renderer = post_renderer
 
     def _run(self, arguments: list[str]) -> str:
@@ -94,7 +94,7 @@ class Releases:
         chart, version = inputs.get("chart"), inputs.get("version", "")
         if not has_unknown([chart, version]):
             try:
-                _, inputs["version"] = _chart(str(chart), str(version))
+                inputs["version"] = chart_version(str(chart), str(version), _registry())
             except ReleaseError as error:
                 failures.append(Failure("chart", f"{error}; check the chart name and repository configuration."))
         return Checked(inputs, failures)
@@ -164,17 +164,13 @@ class Releases:
         with self._cluster.kubeconfig_file() as kubeconfig:
             try:
                 yield PostRenderingHelm(kubeconfig, inputs.get("postrender") or "")
-            except (ReleaseError, AssetError, ToolchainError) as error:
+            except (ReleaseError, ToolchainError) as error:
                 raise ProviderError(str(error) or f"helm was ended before it could {action} the release") from error
 
 
-def _chart(chart: str, version: str) -> tuple[Path, str]:
-    """The chart's archive and version. Raises ReleaseError as a registry would, with what there is instead."""
-    try:
-        return chart_archive(chart, version)
-    except ReleaseError as error:
-        tagged = f"{chart.removeprefix('oci://')}:{version or 'latest'}"
-        raise ReleaseError(f'failed to perform "FetchReference" on source: {tagged}: not found ({error})') from None
+def _registry() -> dict[str, str]:
+    """What this process was given to find the registry of the charts."""
+    return {name: os.environ[name] for name in registry.VARIABLES if name in os.environ}
 
 
 def _spec(inputs: Mapping[str, Any]) -> ReleaseSpec:
@@ -210,7 +206,7 @@ def _outputs(inputs: Mapping[str, Any], release: Release) -> dict[str, Any]:
 
 def _importable(release: Release) -> dict[str, Any]:
     status = release.status
-    chart = next((address for address in CHARTS if address.endswith(f"/{status['chart']}")), status["chart"])
+    chart = next((address for address in registry.CHARTS if address.endswith(f"/{status['chart']}")), status["chart"])
     return {
         "name": status["name"],
         "namespace": status["namespace"],

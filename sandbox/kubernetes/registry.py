@@ -1,0 +1,217 @@
+"""The registry that charts are pulled from: read-only, on 127.0.0.1, under the charts' real addresses.
+
+Stands for registry.k8s.io. A client is led here by HTTPS_PROXY: it asks for a tunnel to the registry, and what answers
+in the tunnel is this server, with a certificate of the sandbox. The chart archives come from the controllers' own Go
+modules, packaged as upstream releases them; the DRA driver's is a stand-in (charts/README.md).
+
+It differs from the real one in this: it has the charts that the sandbox has a controller for, in those versions, and no
+images; a chart or version that it does not have is refused with 403 and a reason, where the real one answers 404.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+import ssl
+import tarfile
+import threading
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from socketserver import ThreadingTCPServer
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from sandbox.kubernetes import assets
+from sandbox.kubernetes.pki import CertificateAuthority
+from sandbox.toolchain import ToolchainError
+
+CHARTS: Mapping[str, Mapping[str, Callable[[], Path]]] = {
+    "oci://registry.k8s.io/jobset/charts/jobset": {"0.12.0": assets.jobset_chart},
+    "oci://registry.k8s.io/kueue/charts/kueue": {"0.19.2": assets.kueue_chart},
+    "oci://registry.k8s.io/dra-driver-google/charts/dra-driver-google-tpu": {
+        "0.1.0": lambda: assets.dra_driver_chart("0.1.0"),
+        "0.2.0": lambda: assets.dra_driver_chart("0.2.0"),
+    },
+}
+HOSTS = sorted({urlsplit(chart).netloc for chart in CHARTS})
+MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
+CONFIG_TYPE = "application/vnd.cncf.helm.config.v1+json"
+ARCHIVE_TYPE = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+IDLE_SECONDS = 60
+STOP_SECONDS = 0.1  # how soon the server notices that it is to stop
+# What a client reaches without the proxy: everything else of the sandbox.
+NO_PROXY = "127.0.0.1,localhost"
+# The variables that lead a client to the registry.
+VARIABLES = ("HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE")
+_ROUTE = re.compile(r"/v2/(?P<name>.+)/(?P<kind>manifests|blobs|tags)/(?P<reference>[^/]+)")
+_LOG = logging.getLogger(__name__)
+
+
+class RefusedError(Exception):
+    """The sandbox does not have what was asked for; the message says what it has instead."""
+
+
+def versions(chart: str) -> Mapping[str, Callable[[], Path]]:
+    """The versions of a chart and their archives. Raises RefusedError for a chart that the sandbox does not have."""
+    if chart not in CHARTS:
+        raise RefusedError(f"the sandbox has no chart {chart}; known charts: {', '.join(CHARTS)}")
+    return CHARTS[chart]
+
+
+class ChartRegistry:
+    """Serves the charts from threads of its own. `url` is the proxy that leads to them.
+
+    `authority` signs the certificate; whoever pulls must trust it.
+    """
+
+    def __init__(self, authority: CertificateAuthority) -> None:
+        pair = authority.issue("chart-registry", HOSTS)
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(pair.certificate, pair.key)
+        self._server = _Server(tls)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(STOP_SECONDS,), name="chart-registry", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        host, port = self._server.server_address[:2]
+        return f"http://{host!s}:{port}"
+
+    def variables(self, trust_file: Path) -> dict[str, str]:
+        """What to set for a client; `trust_file` has the authority's certificate in it."""
+        return dict(zip(VARIABLES, (self.url, NO_PROXY, str(trust_file)), strict=True))
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class _Server(ThreadingTCPServer):
+    daemon_threads = True
+    request_queue_size = 32
+
+    def __init__(self, tls: ssl.SSLContext) -> None:
+        super().__init__(("127.0.0.1", 0), _Connection)
+        self.tls = tls
+        self.blobs: dict[str, bytes] = {}  # of the manifests that were asked for, by digest
+
+    def manifest(self, chart: str, reference: str) -> bytes:
+        """The manifest of a version, named by its tag or by the digest of the manifest."""
+        known = versions(chart)
+        if reference in self.blobs:
+            return self.blobs[reference]
+        if reference not in known:
+            raise RefusedError(f"the sandbox has no version {reference} of {chart}; known: {', '.join(known)}")
+        archive = known[reference]()
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST_TYPE,
+            "config": self._keep(CONFIG_TYPE, json.dumps(_metadata(archive)).encode()),
+            "layers": [self._keep(ARCHIVE_TYPE, archive.read_bytes())],
+        }
+        content = json.dumps(manifest).encode()
+        self._keep(MANIFEST_TYPE, content)
+        return content
+
+    def _keep(self, media_type: str, content: bytes) -> dict[str, Any]:
+        """The descriptor of some content, which can be asked for from now on."""
+        digest = _digest(content)
+        self.blobs[digest] = content
+        return {"mediaType": media_type, "digest": digest, "size": len(content)}
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        _LOG.warning("connection from %s to the chart registry ended", client_address, exc_info=True)
+
+
+class _Connection(BaseHTTPRequestHandler):
+    """One client: first its request for a tunnel, then, in the tunnel, its requests to the registry."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = IDLE_SECONDS
+    disable_nagle_algorithm = True
+    server: _Server
+
+    def do_CONNECT(self) -> None:
+        host = self.path.rpartition(":")[0]
+        if host not in HOSTS:
+            self.send_response(502, f"the sandbox has no registry {host}; it has {', '.join(HOSTS)}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            self.close_connection = True
+            return
+        self.send_response(200, "Connection established")
+        self.end_headers()
+        self.request = self.server.tls.wrap_socket(self.request, server_side=True)
+        self.setup()
+
+    def do_GET(self) -> None:
+        try:
+            self._route()
+        except (RefusedError, assets.AssetError, ToolchainError) as error:
+            self._error(403, "DENIED", str(error))
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def _route(self) -> None:
+        path = urlsplit(self.path).path
+        if path == "/v2/":
+            self._answer(200, "application/json", b"{}")
+        elif not (route := _ROUTE.fullmatch(path)):
+            self._error(404, "UNSUPPORTED", f"the sandbox's registry does not know {path}")
+        else:
+            chart = f"oci://{self.headers['Host']}/{route['name']}"
+            self._serve(chart, route["name"], route["kind"], route["reference"])
+
+    def _serve(self, chart: str, name: str, kind: str, reference: str) -> None:
+        if kind == "tags":
+            tags = {"name": name, "tags": list(versions(chart))}
+            self._answer(200, "application/json", json.dumps(tags).encode())
+        elif kind == "manifests":
+            self._answer(200, MANIFEST_TYPE, self.server.manifest(chart, reference))
+        elif blob := self.server.blobs.get(reference):
+            self._answer(200, "application/octet-stream", blob)
+        else:
+            self._error(404, "BLOB_UNKNOWN", f"no blob {reference} in {chart}")
+
+    def _error(self, status: int, code: str, message: str) -> None:
+        content = json.dumps({"errors": [{"code": code, "message": message}]}).encode()
+        self._answer(status, "application/json", content)
+
+    def _answer(self, status: int, media_type: str, content: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", media_type)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Docker-Content-Digest", _digest(content))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def finish(self) -> None:
+        super().finish()
+        self.request.close()
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        _LOG.debug(format, *arguments)
+
+
+def _metadata(archive: Path) -> dict[str, Any]:
+    """Chart.yaml, which is what the config blob of a chart consists of."""
+    with tarfile.open(archive) as files:
+        name = next(each for each in files.getnames() if each.count("/") == 1 and each.endswith("/Chart.yaml"))
+        content = files.extractfile(name)
+        assert content
+        found: dict[str, Any] = yaml.safe_load(content)
+    return found
+
+
+def _digest(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
