@@ -162,6 +162,9 @@ def test_up_status_inventory_env_down(run: RunDirectory) -> None:
     status = call(run, "status")
     assert status.returncode == 0
     assert "127.0.0.1" in status.stdout
+    assert re.search(
+        r"kubernetes plugin +stand-in for .*\n +choice of plugins +SANDBOX_PLUGINS=stand-in\n", status.stdout
+    )
     assert json.loads(call(run, "inventory", "--json").stdout) == {}
     exports = call(run, "env").stdout
     assert re.search(r"^export PULUMI_BACKEND_URL=file://", exports, re.MULTILINE)
