@@ -152,6 +152,15 @@ class Stock(_Input):
     machines: int | None = Field(ge=0)
 
 
+class Unpublished(_Input):
+    """Answers of Google's that no public source tells, so that both can be tried.
+
+    `public_endpoint_when_off`: what a cluster whose IP endpoint is off shows as `enablePublicEndpoint`.
+    """
+
+    public_endpoint_when_off: bool
+
+
 class Permissions(_Input):
     """The permissions the caller has; null: all of them."""
 
@@ -261,6 +270,10 @@ def _stock(world: World, request: Request, body: bytes) -> None:
         world.operations.start(operation)
 
 
+def _unpublished(world: World, request: Request, body: bytes) -> None:
+    world.store.put(*container.UNPUBLISHED, Unpublished.model_validate_json(body).model_dump())
+
+
 def _permissions(world: World, request: Request, body: bytes) -> None:
     grant(world, Permissions.model_validate_json(body).granted)
 
@@ -283,6 +296,7 @@ def build_app(world: World) -> Starlette:
             Path("/sandbox/reservations", _control(_reservations), methods=["POST"]),
             Path("/sandbox/zones", _control(_zones), methods=["POST"]),
             Path("/sandbox/stock", _control(_stock), methods=["POST"]),
+            Path("/sandbox/unpublished", _control(_unpublished), methods=["POST"]),
             Path("/sandbox/permissions", _control(_permissions), methods=["POST"]),
             Path("/sandbox/pools/{pool:path}", _control(_resize), methods=["POST"]),
             Path("/{path:path}", google, methods=HTTP_METHODS),

@@ -253,8 +253,11 @@ def linked(value: Resource, path: str) -> list[str]:
 
 
 def relative(reference: str) -> str:
-    """A resource URL of any API version, with or without host and `?uniqueId=`, as "projects/..." where it is one."""
-    return re.sub(r"^https://[^/]+/(compute/)?(v1|beta)/", "", reference).partition("?")[0]
+    """A resource URL as "projects/..." where it is one: of any API version, with any scheme and host or none.
+
+    Clients write links with the address at which they reach the API. `?uniqueId=` is dropped.
+    """
+    return re.sub(r"^https?://[^/]+/(compute/)?(v1|beta)/", "", reference).partition("?")[0]
 
 
 def full_name(reference: str, collection: Collection, project: str, location: str) -> str:

@@ -21,6 +21,8 @@ CLUSTERS = "container.clusters"
 POOLS = "container.nodePools"
 SIZES = "container.poolSizes"
 METHOD = "container.projects.locations.clusters"
+# Answers of Google's that no public source tells: store kind and name. Nothing may depend on either answer.
+UNPUBLISHED = ("sandbox.unpublished", "answers")
 DEFAULT_SCOPES = [
     f"https://www.googleapis.com/auth/{scope}"
     for scope in (
@@ -148,6 +150,8 @@ _SPECIAL_UPDATES = {
 }
 # Parts of a cluster update that concern one of its node pools.
 _OF_POOLS = frozenset({"desiredNodePoolId", "desiredNodePoolAutoscaling", "desiredNodeVersion", "desiredImageType"})
+# Messages whose flags the API can tell apart when they are false and when they are not sent (`optional` in its proto).
+_PRESENCE = frozenset({"ipEndpointsConfig", "rbacBindingConfig"})
 _FLAGS = frozenset({"desiredIntraNodeVisibilityConfig", "desiredL4ilbSubsettingConfig"})  # {"enabled": x} sets x
 _MERGED = frozenset({"desiredAddonsConfig", "desiredControlPlaneEndpointsConfig", "desiredMonitoringConfig"})
 
@@ -210,6 +214,21 @@ def put_at(value: Resource, path: str, item: Any) -> Resource:
     """A copy of `value` with `item` at a dotted path."""
     head, _, rest = path.partition(".")
     return {**value, head: put_at(value.get(head) or {}, rest, item) if rest else item}
+
+
+def _defaulted(value: Resource, defaults: Resource, kept: bool = True) -> Resource:
+    """`value` with absent fields taken from `defaults`, level by level.
+
+    A flag that is not sent is false in a message that is: only where the whole message is missing is it set by default.
+    """
+    result = dict(value)
+    for key, default in defaults.items():
+        if key not in result:
+            if kept or default is not True:
+                result[key] = default
+        elif isinstance(default, dict) and isinstance(result[key], dict):
+            result[key] = _defaulted(result[key], default, key in _PRESENCE)
+    return result
 
 
 # Clusters
@@ -324,7 +343,7 @@ def _new_cluster(call: Call, cluster: Resource) -> Resource:
     """The cluster as it reads from now on, without its node pools."""
     subnetwork = _subnetwork(call, cluster)
     location, region = _location(call), _region(_location(call))
-    cluster = _scanned(filled(cluster, CLUSTER_DEFAULTS))
+    cluster = _scanned(_defaulted(cluster, CLUSTER_DEFAULTS))
     version = _offered_version(cluster.get("initialClusterVersion", ""), cluster["releaseChannel"].get("channel", ""))
     path = _cluster_path(call, cluster["name"])
     number = hashlib.sha256(f"{path}{now()}".encode()).hexdigest()
@@ -416,7 +435,18 @@ def _shown(world: World, path: str, cluster: Resource) -> Resource:
     groups = [url for pool in pools.values() for url in pool["instanceGroupUrls"]]
     first: Resource = next(iter(pools.values()), {"config": {}})
     derived = {"nodePools": list(pools.values()), "currentNodeCount": sum(counts), "instanceGroupUrls": groups}
-    return {"nodeConfig": first["config"], **cluster, **derived}
+    return {"nodeConfig": first["config"], **cluster, **derived, **_shown_endpoints(world, cluster)}
+
+
+def _shown_endpoints(world: World, cluster: Resource) -> Resource:
+    """The endpoints as they are read. What stands in `enablePublicEndpoint` while the IP endpoint is off is set by
+    `UNPUBLISHED`."""
+    endpoints = cluster["controlPlaneEndpointsConfig"]
+    ip = endpoints["ipEndpointsConfig"]
+    if ip["enabled"]:
+        return {}
+    public = (world.store.get(*UNPUBLISHED) or {}).get("public_endpoint_when_off", False)
+    return {"controlPlaneEndpointsConfig": {**endpoints, "ipEndpointsConfig": {**ip, "enablePublicEndpoint": public}}}
 
 
 @handles(f"{METHOD}.get")
@@ -540,7 +570,7 @@ def group_name(pool_path: str, zone: str) -> str:
 def _new_pool(call: Call, cluster_path: str, cluster: Resource, wanted: Resource) -> Resource:
     """The pool as it reads from now on; rules are checked on this."""
     path = f"{cluster_path}/nodePools/{wanted['name']}"
-    pool = filled(wanted, POOL_DEFAULTS)
+    pool = _defaulted(wanted, POOL_DEFAULTS)
     channel = cluster["releaseChannel"].get("channel", "")
     master = cluster["currentMasterVersion"]
     wanted_version = pool.get("version") or ""
@@ -551,7 +581,7 @@ def _new_pool(call: Call, cluster_path: str, cluster: Resource, wanted: Resource
     defaults = {
         "maxPodsConstraint": pods,
         "podIpv4CidrSize": 32 - (2 * int(pods["maxPodsPerNode"]) - 1).bit_length(),
-        "upgradeSettings": {"strategy": "SHORT_LIVED"} if flex else {"strategy": "SURGE", "maxSurge": 1},
+        "upgradeSettings": _upgrades(wanted, flex=flex),
         "management": {} if "management" in wanted else {"autoUpgrade": True, "autoRepair": not flex},
         "networkConfig": _pool_network(cluster),
     }
@@ -572,6 +602,14 @@ def _new_pool(call: Call, cluster_path: str, cluster: Resource, wanted: Resource
     if dig(pool, "placementPolicy", "policyName"):
         pool["placementPolicy"] = {k: v for k, v in pool["placementPolicy"].items() if k != "type"}
     return {**pool, "etag": fingerprint(pool)}
+
+
+def _upgrades(wanted: Resource, *, flex: bool) -> Resource:
+    """What Google adds to a pool's upgrade settings. Where there are some, a `maxSurge` that is not sent is 0."""
+    if "upgradeSettings" not in wanted:
+        return {"strategy": "SHORT_LIVED"} if flex else {"strategy": "SURGE", "maxSurge": 1}
+    surges = wanted["upgradeSettings"].get("strategy", "SURGE") == "SURGE"
+    return {"strategy": "SURGE", "maxSurge": 0} if surges else {}
 
 
 def _location_policy(config: Resource) -> str:
@@ -698,6 +736,8 @@ def update_pool(call: Call) -> Operation:
         if field in call.body:
             value = call.body[field].get(wrapper, {}) if wrapper else call.body[field]
             new = put_at(new, target, _node_version(call, value) if target == "version" else value)
+    if "upgradeSettings" in call.body:
+        new = {**new, "upgradeSettings": {**_upgrades(call.body, flex=False), **call.body["upgradeSettings"]}}
     new = {**new, "config": _reconfigured(call, new)}
     zones = [short(url.partition("/instanceGroupManagers/")[0]) for url in old["instanceGroupUrls"]]
     if zones != new["locations"]:

@@ -199,7 +199,11 @@ def _snake(name: str) -> str:
 
 
 class _Walker:
-    """Collects (path, description) violations while copying a body; nulls are dropped as if they had not been sent."""
+    """Collects (path, description) violations while copying a body.
+
+    What means "unset" is dropped as if it had not been sent: null, the empty string of an enumeration, and a message
+    in which nothing else was.
+    """
 
     def __init__(self, found: Document, params: Mapping[str, str]) -> None:
         self.document = found
@@ -227,8 +231,12 @@ class _Walker:
                 continue
             elif child.get("readOnly"):
                 self._output_only(where, name, item)
+            elif "enum" in child and item == "":
+                continue
             else:
-                result[name] = self._value(item, child, where, owner, name)
+                given = self._value(item, child, where, owner, name)
+                if given != {} or item == {}:
+                    result[name] = given
         return result
 
     def _value(self, value: Any, schema: Mapping[str, Any], path: str, owner: str, name: str) -> Any:

@@ -154,6 +154,10 @@ class Operations:
             if not operation.done:
                 self._enqueue(operation)
 
+    def finish(self, name: str) -> None:
+        """Ends an operation now, whatever time it has left."""
+        self._submit(name).result()
+
     def get(self, name: str) -> Operation | None:
         record = self.store.get("operations", name)
         return _restore(record) if record else None
@@ -199,8 +203,8 @@ class Operations:
 
     def _finish(self, name: str) -> None:
         operation = self.get(name)
-        if operation is None:
-            return  # the world was reset meanwhile
+        if operation is None or operation.done:
+            return  # the world was reset meanwhile, or somebody else ended it
         changes = operation.on_error
         if operation.error is None:
             try:

@@ -87,8 +87,8 @@ def handles(*methods: str, locked: bool = True) -> Callable[[SomeHandler], SomeH
 
 
 def new_id() -> str:
-    """A 19-digit resource number, as a string because JSON cannot carry it."""
-    return str(10**18 + uuid.uuid4().int % (9 * 10**18))
+    """A 19-digit resource number, as a string because JSON cannot carry it; it fits a signed 64-bit integer."""
+    return str(10**18 + uuid.uuid4().int % (2**63 - 10**18))
 
 
 def fingerprint(value: object) -> str:
