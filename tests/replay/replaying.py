@@ -87,10 +87,10 @@ class Names:
         if key in TIMES:
             return _is_time(recorded) and _is_time(ours)
         if recorded in ADDRESSES:
-            return ours != ""
+            return bool(ours)
         if key in MADE_UP or OPERATION.fullmatch(recorded):
             return self.learn(recorded, ours)
-        return recorded == ours or self.translated(recorded) == ours
+        return ours in (recorded, self.translated(recorded))
 
 
 def _own_name(item: Any) -> str:

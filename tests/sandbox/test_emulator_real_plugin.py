@@ -53,7 +53,7 @@ def test_ids_fit_a_signed_integer_of_64_bits(monkeypatch: pytest.MonkeyPatch) ->
     class Number:
         int = 0
 
-    monkeypatch.setattr(service.uuid, "uuid4", Number)
+    monkeypatch.setattr("sandbox.google.service.uuid.uuid4", Number)
     for drawn in (0, 1, 2**63, 9 * 10**18 - 1, 2**127, 2**128 - 1):
         Number.int = drawn
         found = service.new_id()
@@ -85,7 +85,7 @@ def test_max_surge_has_a_default_only_without_upgrade_settings(standing: Cloud, 
 def test_a_flag_that_is_not_sent_in_a_message_is_false(cloud: Cloud) -> None:
     """The same mistake elsewhere: false cannot be told from absent, so a flag's default is for a missing message."""
     cloud.make_network()
-    sent = {
+    sent: dict[str, Any] = {
         "shieldedNodes": {},
         "monitoringConfig": {"managedPrometheusConfig": {}},
         "addonsConfig": {"gcePersistentDiskCsiDriverConfig": {}},
@@ -196,7 +196,7 @@ def test_a_link_may_have_any_scheme_and_host(cloud: Cloud, host: str) -> None:
     )
     boot = {"boot": True, "initializeParams": {"sourceImage": url(TPU_IMAGE), "diskType": "hyperdisk-balanced"}}
     cloud.ok("POST", TEMPLATES, template("linked", disks=[boot], networkInterfaces=nics))
-    wanted = {
+    wanted: dict[str, Any] = {
         "versions": [{"instanceTemplate": url(f"{project}/global/instanceTemplates/linked")}],
         "resourcePolicies": {"workloadPolicy": url(f"{project}/regions/{REGION}/resourcePolicies/wp")},
     }
