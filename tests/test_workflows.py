@@ -27,7 +27,14 @@ SUMMARIES = {"dev": "### Stack `dev`: passes\n", "prod": "### Stack `prod`: stop
 # What the scripts call. GitHub's command line answers with a file of the test's, and writes down how it was called; it
 # does not apply `--jq`. The engine does as it is told.
 STAND_INS = {
-    "gh": 'echo "$@" >> "$CALLS"; case "$*" in *--method*) cp comment.md posted.md ;; *) cat "$ANSWER" ;; esac',
+    "gh": """echo "$@" >> "$CALLS"
+case "$*" in
+  *--method*) cp comment.md posted.md ;;
+  *collaborators/*) name=${*#*collaborators/}; cat "roles/${name%%/*}" ;;
+  *pulls/7/commits*) cat commits ;;
+  *pulls/7*) cat author ;;
+  *) cat "$ANSWER" ;;
+esac""",
     "pulumi": 'echo "$@" >> "$CALLS"; exit "$PULUMI_CODE"',
     "make": ":",
 }
@@ -111,6 +118,20 @@ def test_only_the_protected_deployment_becomes_the_deployer() -> None:
     assert workflow("deploy")[True] == {"push": {"branches": ["main"]}}
 
 
+def test_unreviewed_code_becomes_the_previewer_and_only_main_the_auditor() -> None:
+    """C2 of security.md: any branch's workflow could become the previewer."""
+    previewing = [(name, job) for name, job in jobs() if "GCP_PREVIEW_SERVICE_ACCOUNT" in json.dumps(job)]
+    assert [(name, job["environment"]) for name, job in previewing] == [("pull-request", "preview")]
+    auditing = [name for name, job in jobs() if "GCP_AUDIT_SERVICE_ACCOUNT" in json.dumps(job)]
+    assert auditing == ["drift"]
+    assert workflow("drift")[True].keys() == {"schedule", "workflow_dispatch"}
+    page = (ROOT / "docs" / "ci.md").read_text()
+    for account, subject in {"previewer": "environment:preview", "auditor": "ref:refs/heads/main"}.items():
+        [binding] = re.findall(rf"add-iam-policy-binding tpu-{account}@.*\n.*", page)
+        assert f'--member "principal://$POOL/subject/repo:$REPO:{subject}"' in binding
+    assert "principalSet" not in page, "that would let in every workflow"
+
+
 def test_no_job_holds_more_than_its_own_permissions() -> None:
     for name, job in jobs():
         assert workflow(name)["permissions"] == {}
@@ -155,36 +176,78 @@ def prepare_gate(folder: Path, lost: int) -> None:
     (folder / ".venv").symlink_to(sys.prefix)
 
 
-BOTH = ["MEMBER /allow prod/slices-train-0", "OWNER /allow prod/slices-train-1"]
+def answer_about_the_pull_request(folder: Path, comments: list[dict[str, Any]]) -> None:
+    """What GitHub says: an author, whom somebody helped, and what each who commented may do."""
+    (folder / "answer").write_text("".join(f"{json.dumps(each)}\n" for each in comments))
+    (folder / "author").write_text('"author"\n')
+    (folder / "commits").write_text('["author","web-flow"]\n["helper",null]\n')
+    (folder / "roles").mkdir()
+    for name, may in {"reviewer": "write", "maintainer": "admin", "member": "none", "reader": "read"}.items():
+        (folder / "roles" / name).write_text(f"{json.dumps(may)}\n")
+
+
+HEAD, OLD = "a" * 40, "b" * 40
+BOTH = [f"/allow prod/slices-train-{index} @{HEAD}" for index in range(2)]
+
+
+def comment(*lines: str, by: str = "reviewer", edited: bool = False, kind: str = "User") -> dict[str, Any]:
+    """A comment, in the words that tools/consent.py asks GitHub for."""
+    updated = "2026-01-02T00:00:00Z" if edited else "2026-01-01T00:00:00Z"
+    return {
+        "author": by,
+        "type": kind,
+        "created": "2026-01-01T00:00:00Z",
+        "updated": updated,
+        "body": "\r\n".join(lines),
+    }
 
 
 @pytest.mark.parametrize(
-    ("comments", "code"),
+    ("comments", "code", "said"),
     [
-        ([], 1),
-        (BOTH[:1], 1),
-        (["MEMBER Looks good, but:", *BOTH], 0),
-        (["COLLABORATOR   /allow   prod/slices-train-0  ", BOTH[1]], 0),
-        (["MEMBER /allow prod/slices-train-0", "MEMBER /allow dev/slices-train-1"], 1),
-        (["NONE /allow prod/slices-train-0", "CONTRIBUTOR /allow prod/slices-train-1"], 1),
-        (["NONE MEMBER /allow prod/slices-train-0", BOTH[1]], 1),
-        (["MEMBER do not /allow prod/slices-train-0", "MEMBER /allow prod/slices-train-1 yet"], 1),
-        ([f"MEMBER /allow prod/{POOL.format(index)}" for index in range(2)], 0),
-        (["MEMBER /allow prod/slices-train-9"], 2),
-        (["MEMBER /allow prod/$(touch${IFS}broken)"], 2),
-        (["MEMBER /allow prod/--help"], 2),
+        ([], 1, ""),
+        ([comment(BOTH[0])], 1, ""),
+        ([comment("Looks good, but:", *BOTH)], 0, ""),
+        ([comment(BOTH[0]), comment(f"  /allow   prod/slices-train-1   @{HEAD} ", by="maintainer")], 0, ""),
+        ([comment(BOTH[0], BOTH[1].replace("prod/", "dev/"))], 1, ""),
+        ([comment(*BOTH, by="member")], 1, "they may not write to this repository"),
+        ([comment(*BOTH, by="reader")], 1, "they may not write to this repository"),
+        ([comment(*BOTH, by="Author")], 1, "somebody else must agree"),
+        ([comment(*BOTH, by="helper")], 1, "somebody else must agree"),
+        ([comment(*BOTH, edited=True)], 1, "the comment was edited"),
+        ([comment(*BOTH, by="github-actions[bot]", kind="Bot")], 1, "a program wrote it"),
+        ([comment(*(line.replace(HEAD, OLD) for line in BOTH))], 1, "the newest commit is aaaaaaaaaa"),
+        ([comment(*(line.partition(" @")[0] for line in BOTH))], 1, "it names no commit"),
+        ([comment(*(line.replace(HEAD, HEAD[:12]) for line in BOTH))], 1, ""),
+        ([comment(f"do not {BOTH[0]}", f"{BOTH[1]} yet", f"> {BOTH[1]}")], 1, ""),
+        ([comment(*(f"/allow prod/{POOL.format(index)} @{HEAD}" for index in range(2)))], 0, ""),
+        ([comment(f"/allow prod/slices-train-9 @{HEAD}")], 2, "names nothing"),
+        ([comment(f"/allow prod/$(touch${{IFS}}broken) @{HEAD}")], 2, "names nothing"),
+        ([comment(f"/allow prod/--help @{HEAD}")], 2, "names nothing"),
     ],
 )
-def test_comments_of_members_are_consent(comments: list[str], code: int, tmp_path: Path) -> None:
+def test_comments_of_others_who_may_write_are_consent(
+    comments: list[dict[str, Any]], code: int, said: str, tmp_path: Path
+) -> None:
+    """M1 of security.md: members without the right to write, the author, and comments on older commits counted."""
     prepare_gate(tmp_path, lost=2)
-    (tmp_path / "answer").write_text("".join(f"{line}\n" for line in comments))
+    answer_about_the_pull_request(tmp_path, comments)
     (tmp_path / "summary.md").write_text("no verdict\n")
     gate = script(action("gate"), "Gate")
-    done = run(gate, tmp_path, STACK="prod")
+    done = run(gate, tmp_path, STACK="prod", COMMIT=HEAD)
     assert done.returncode == code, done.stdout + done.stderr
-    assert ("Stack `prod`" in (tmp_path / "step-summary.md").read_text()) is (code < 2)
-    assert (tmp_path / "calls").read_text().startswith("api --paginate repos/owner/repo/issues/7/comments ")
+    assert said in done.stderr
+    summary = (tmp_path / "step-summary.md").read_text() if code < 2 else ""
+    assert ("Stack `prod`" in summary) is (code < 2)
+    assert (f"/allow prod/slices-train-1 @{HEAD}" in summary) is (code == 1), "ready to be copied"
     assert not (tmp_path / "broken").exists()
+
+
+def test_a_gate_that_cannot_ask_github_does_not_pass(tmp_path: Path) -> None:
+    prepare_gate(tmp_path, lost=0)
+    done = run(script(action("gate"), "Gate"), tmp_path, STACK="prod", COMMIT=HEAD)
+    assert done.returncode == 2
+    assert "error: gh api" in done.stderr
 
 
 def test_without_a_pull_request_nobody_has_consented(tmp_path: Path) -> None:
@@ -209,13 +272,13 @@ def test_a_preview_that_fails_leaves_no_verdict_of_its_own(tmp_path: Path) -> No
     assert (tmp_path / "summary.md").read_text() == "### Stack `prod`: no verdict, see the log\n"
 
 
-@pytest.mark.parametrize("answer", ["7\n", ""], ids=["merged", "pushed"])
-def test_a_deployment_finds_the_pull_request_of_its_commit(answer: str, tmp_path: Path) -> None:
-    (tmp_path / "answer").write_text(answer)
+@pytest.mark.parametrize(("number", "commit"), [("7", HEAD), ("", "")], ids=["merged", "pushed"])
+def test_a_deployment_finds_the_pull_request_of_its_commit(number: str, commit: str, tmp_path: Path) -> None:
+    (tmp_path / "answer").write_text(f"{number} {commit}\n" if number else "")
     done = run(script(steps(workflow("deploy")["jobs"]["up"]), "Find the merged pull request"), tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "calls").read_text().startswith("api repos/owner/repo/commits/abc/pulls ")
-    assert (tmp_path / "output").read_text() == f"pull-request={answer.strip()}\n"
+    assert (tmp_path / "output").read_text() == f"pull-request={number}\ncommit={commit}\n"
 
 
 @pytest.mark.parametrize(

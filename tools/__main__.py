@@ -113,8 +113,9 @@ def gate(
     ] = None,
     as_json: AsJson = False,
     markdown: Annotated[Path | None, typer.Option("--markdown", help="Write the summary to this file as well.")] = None,
+    commit: Annotated[str | None, typer.Option(help="For which commit the summary asks for consent.")] = None,
 ) -> None:
-    """Stop a preview that deletes or replaces clusters, slices, queues, providers or data; summarise it as Markdown.
+    """Stop a preview that gives up what is dear or hard to get back, or makes hosts anew; summarise it as Markdown.
 
     Exit code 1: something is given up that was not allowed, or the preview failed. 2: wrong usage, or no such preview.
     """
@@ -124,7 +125,7 @@ def gate(
 
     try:
         verdict = rules.judge(read(preview), allow or ())
-        summary = gate_report.as_markdown(verdict)
+        summary = gate_report.as_markdown(verdict, commit)
         if markdown:
             markdown.write_text(summary)
     except (PreviewError, rules.AllowError, OSError) as error:
@@ -133,6 +134,34 @@ def gate(
     typer.echo(gate_report.as_json(verdict) if as_json else summary, nl=as_json)
     if not verdict.passes:
         raise typer.Exit(CONFIGURATION_ERROR)
+
+
+@app.command()
+def consent(
+    pull_request: Annotated[int, typer.Argument(metavar="PULL_REQUEST", help="Number of the pull request.")],
+    stack: Annotated[str, typer.Option("--stack", "-s", help="The stack.")],
+    repository: Annotated[str, typer.Option(help="OWNER/NAME on GitHub.")],
+    commit: Annotated[str, typer.Option(help="The pull request's newest commit, in full.")],
+    as_json: AsJson = False,
+) -> None:
+    """Print what the comments of a pull request agree to lose, a name a line, for `gate --allow`; asks `gh`.
+
+    Standard error says which comments do not count, and why. Exit code 1 is never used. 2: GitHub cannot be asked.
+    """
+    from tools import consent as text
+
+    try:
+        found = text.ask(repository, pull_request, stack=stack, commit=commit)
+    except text.ConsentError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(USAGE_ERROR) from None
+    if as_json:
+        typer.echo(text.as_json(found))
+        return
+    for reason in found.ignored:
+        typer.echo(reason, err=True)
+    for name in found.names:
+        typer.echo(name)
 
 
 @app.command()
@@ -174,7 +203,10 @@ def preflight(
 def permissions(
     stack: Stack = None,
     file: File = None,
-    viewer: Annotated[bool, typer.Option("--viewer", help="Of who only previews and refreshes.")] = False,
+    viewer: Annotated[
+        bool, typer.Option("--viewer", help="Of who only previews, and never enters the cluster.")
+    ] = False,
+    auditor: Annotated[bool, typer.Option("--auditor", help="Of who refreshes, also what is in the cluster.")] = False,
     role: Annotated[bool, typer.Option("--role", help="A custom role, for `gcloud iam roles create`.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With the resource types that need each.")] = False,
 ) -> None:
@@ -188,10 +220,13 @@ def permissions(
 
     if role and as_json:
         raise typer.BadParameter("choose one of --role and --json")
+    if viewer and auditor:
+        raise typer.BadParameter("choose one of --viewer and --auditor")
     path = _stack_file(stack, file)
     platform = _platform(path, as_json)
+    identity: text.Identity = "viewer" if viewer else "auditor" if auditor else "deployer"
     try:
-        found = text.needed(registrations(platform, stack=stack_name(path)), "viewer" if viewer else "deployer")
+        found = text.needed(registrations(platform, stack=stack_name(path)), identity)
     except text.UnknownTypesError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(CONFIGURATION_ERROR) from None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from spec.recreation import makes_hosts_anew
 from tools.gate_preview import UNKNOWN, Effect, Preview, Step
 
 
@@ -36,6 +37,14 @@ GUARDED = (
     Guarded("workload policy", ("gcp:compute/resourcePolicy:ResourcePolicy",), "the slices that it places"),
     Guarded("queue", ("kubernetes:kueue.x-k8s.io/",), "the work that waits for it"),
     Guarded("controller", ("kubernetes:helm.sh/",), "its CRDs, and with them every object of its kinds"),
+    Guarded(
+        "daemon",
+        ("kubernetes:apps/v1:DaemonSet", "kubernetes:apps/v1:Deployment", "kubernetes:apps/v1:StatefulSet"),
+        "what it does for nodes and pods, as handing out devices",
+    ),
+    Guarded(
+        "device class", ("kubernetes:resource.k8s.io/", "kubernetes:cloud.google.com/"), "the pods that ask for it"
+    ),
     Guarded("namespace", ("kubernetes:core/v1:Namespace",), "everything in it"),
     Guarded("provider", ("pulumi:providers:",), "the connection by which its resources are managed"),
     Guarded("data disk", ("gcp:compute/disk:Disk", "gcp:compute/regionDisk:RegionDisk"), "the data on it"),
@@ -58,17 +67,61 @@ GUARDED = (
             "gcp:compute/network:Network",
             "gcp:compute/subnetwork:Subnetwork",
             "gcp:compute/address:Address",
+            "gcp:compute/globalAddress:GlobalAddress",
             "gcp:compute/forwardingRule:ForwardingRule",
+            "gcp:compute/globalForwardingRule:GlobalForwardingRule",
+            "gcp:compute/backendService:BackendService",
+            "gcp:compute/regionBackendService:RegionBackendService",
+            "gcp:compute/healthCheck:HealthCheck",
+            "gcp:compute/regionHealthCheck:RegionHealthCheck",
+            "gcp:compute/router:Router",
+            "gcp:compute/routerNat:RouterNat",
+            "gcp:compute/route:Route",
+            "gcp:compute/firewall:Firewall",
+            "gcp:compute/networkFirewallPolicy:NetworkFirewallPolicy",
+            "gcp:compute/networkFirewallPolicyRule:NetworkFirewallPolicyRule",
         ),
         "every connection over it",
+    ),
+    Guarded(
+        "identity",
+        (
+            "gcp:serviceaccount/account:Account",
+            "kubernetes:core/v1:ServiceAccount",
+        ),
+        "what runs as it",
+    ),
+    Guarded(
+        "right",
+        (
+            "gcp:projects/iAMMember:IAMMember",
+            "gcp:projects/iAMBinding:IAMBinding",
+            "gcp:projects/iAMPolicy:IAMPolicy",
+            "gcp:projects/iAMCustomRole:IAMCustomRole",
+            "gcp:serviceaccount/iAMMember:IAMMember",
+            "gcp:serviceaccount/iAMBinding:IAMBinding",
+            "gcp:serviceaccount/iAMPolicy:IAMPolicy",
+            "gcp:secretmanager/secretIamMember:SecretIamMember",
+            "gcp:secretmanager/secretIamBinding:SecretIamBinding",
+            "gcp:secretmanager/secretIamPolicy:SecretIamPolicy",
+            "gcp:storage/bucketIAMMember:BucketIAMMember",
+            "gcp:storage/bucketIAMBinding:BucketIAMBinding",
+            "gcp:storage/bucketIAMPolicy:BucketIAMPolicy",
+            "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember",
+            "gcp:kms/cryptoKeyIAMBinding:CryptoKeyIAMBinding",
+            "gcp:kms/cryptoKeyIAMPolicy:CryptoKeyIAMPolicy",
+            "kubernetes:rbac.authorization.k8s.io/",
+        ),
+        "what its members may do",
     ),
 )
 
 # Kinds whose property values may go into a comment: names, places and shapes, nothing confidential.
 SPOKEN = ("cluster", "slice", "workload policy", "network")
 
-# Properties of which an update gives something up without a deletion.
-SIZES = ("nodeCount", "targetSize")
+# How many hosts a pool or group may have, by the first of these that it states; and how many it keeps in any case.
+MOST_HOSTS = ("nodeCount", "targetSize", "autoscaling.maxNodeCount", "autoscaling.totalMaxNodeCount")
+FEWEST_HOSTS = ("autoscaling.minNodeCount", "autoscaling.totalMinNodeCount")
 PROTECTION = "deletionProtection"
 
 
@@ -78,16 +131,17 @@ class AllowError(Exception):
 
 @dataclass(frozen=True)
 class Finding:
-    """A guarded resource that the preview deletes or replaces.
+    """A guarded resource that the preview deletes or replaces, or whose hosts an update makes anew or takes away.
 
-    `causes` of a replacement are properties, with what changes, or other resources that it follows; empty where the
-    engine names none, as for `--replace`, a taint or a trigger.
+    `outcome`: what happens to it, in words. `causes` are properties, with what changes, or other resources that it
+    follows; empty where the engine names none, as for `--replace`, a taint or a trigger.
     """
 
     urn: str
     name: str
     guarded: Guarded
     effect: Effect
+    outcome: str
     causes: tuple[str, ...]
 
 
@@ -118,8 +172,8 @@ class Verdict:
     def notes(self) -> tuple[str, ...]:
         """What the gate lets pass, but a reviewer should see."""
         warnings = [_without_severity(each.message) for each in self.preview.diagnostics if each.severity == "warning"]
-        reductions = [note for step in self.preview.steps for note in _reductions(step)]
-        return tuple(dict.fromkeys([*reductions, *warnings]))
+        unprotected = [note for step in self.preview.steps for note in _unprotected(step)]
+        return tuple(dict.fromkeys([*unprotected, *warnings]))
 
     def handle(self, finding: Finding) -> str:
         """What to write after --allow: the logical name, or the URN where several findings have that name."""
@@ -154,11 +208,49 @@ def _findings(preview: Preview) -> Iterator[Finding]:
         if step.effect in (Effect.DELETE, Effect.REPLACE):
             lost.setdefault(step.urn, []).append(step)
     for urn, steps in lost.items():
-        guarded = next((each for each in GUARDED if each.covers(steps[0].type)), None)
-        if guarded:
-            effect = Effect.REPLACE if any(step.effect is Effect.REPLACE for step in steps) else Effect.DELETE
-            causes = tuple(_causes(steps, guarded, lost)) if effect is Effect.REPLACE else ()
-            yield Finding(urn, steps[0].name, guarded, effect, causes)
+        if guarded := _guard(steps[0]):
+            replaced = any(step.effect is Effect.REPLACE for step in steps)
+            causes = tuple(_causes(steps, guarded, lost)) if replaced else ()
+            effect, outcome = (Effect.REPLACE, "replaced") if replaced else (Effect.DELETE, "deleted")
+            yield Finding(urn, steps[0].name, guarded, effect, outcome, causes)
+    for step in preview.steps:
+        guarded = _guard(step)
+        if guarded and step.effect is Effect.UPDATE and step.urn not in lost:
+            if anew := tuple(f"{path}{_change(step, path)}" for path in _remaking(step)):
+                yield Finding(step.urn, step.name, guarded, step.effect, "updated: its hosts are made anew", anew)
+            elif fewer := tuple(_fewer_hosts(step)):
+                yield Finding(step.urn, step.name, guarded, step.effect, "updated: it loses hosts", fewer)
+
+
+def _guard(step: Step) -> Guarded | None:
+    return next((each for each in GUARDED if each.covers(step.type)), None)
+
+
+def _remaking(step: Step) -> Iterator[str]:
+    """Changed properties by which the provider's update makes all hosts anew."""
+    for path in step.detailed_diff or ():
+        if makes_hosts_anew(step.type, path):
+            yield path
+
+
+def _fewer_hosts(step: Step) -> Iterator[str]:
+    """Limits on the number of hosts that an update lowers."""
+    if not step.old_state or not step.new_state:
+        return
+    before, after = step.old_state.inputs, step.new_state.inputs
+    for keys in (MOST_HOSTS, *((key,) for key in FEWEST_HOSTS)):
+        old, new = _first_number(before, keys), _first_number(after, keys)
+        if old and new and new[1] < old[1]:
+            yield f"{new[0]}: {old[1]:g} -> {new[1]:g}"
+
+
+def _first_number(inputs: dict[str, Any], keys: Sequence[str]) -> tuple[str, float] | None:
+    """The first of the properties that states a number, and that number."""
+    for key in keys:
+        value = _value(inputs, key)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return key, value
+    return None
 
 
 def _causes(steps: Sequence[Step], guarded: Guarded, lost: dict[str, list[Step]]) -> Iterator[str]:
@@ -187,23 +279,24 @@ def _change(step: Step, path: str) -> str:
 
 def _scalar(inputs: dict[str, Any], path: str) -> str | None:
     """The value at a dotted path, as text; None where there is none, or none that fits into a line."""
-    value: Any = inputs
-    for key in path.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
+    value = _value(inputs, path)
     if value == UNKNOWN:
         return "known after the update"
     return str(value) if isinstance(value, str | int | float) else None
 
 
-def _reductions(step: Step) -> Iterator[str]:
-    """Updates that take hosts away or drop a protection."""
+def _value(inputs: dict[str, Any], path: str) -> Any:
+    value: Any = inputs
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _unprotected(step: Step) -> Iterator[str]:
+    """Updates that drop a protection."""
     if step.effect is not Effect.UPDATE or not step.old_state or not step.new_state:
         return
     before, after = step.old_state.inputs, step.new_state.inputs
-    for key in SIZES:
-        old, new = before.get(key), after.get(key)
-        if isinstance(old, int | float) and isinstance(new, int | float) and new < old:
-            yield f"{step.name} gets fewer hosts: {key} {old:g} -> {new:g}"
     if before.get(PROTECTION) is True and after.get(PROTECTION) is not True:
         yield f"{step.name} loses its deletion protection"
 

@@ -11,7 +11,6 @@ from tools.gate_preview import Effect, Preview
 from tools.gate_totals import Totals, UnknownTotalsError, after, before
 
 SHOWN = (Effect.CREATE, Effect.UPDATE, Effect.DELETE, Effect.REPLACE)
-WORDS = {Effect.DELETE: "deleted", Effect.REPLACE: "replaced"}
 # A comment on GitHub holds 65,536 characters; a platform may have a thousand slices.
 MOST_ROWS, MOST_MESSAGES, MOST_CHARACTERS = 60, 10, 1000
 
@@ -85,13 +84,14 @@ def _stack(preview: Preview) -> str:
     return preview.steps[0].urn.removeprefix("urn:pulumi:").partition("::")[0] if preview.steps else "unknown"
 
 
-def as_markdown(verdict: Verdict) -> str:
-    """Headline, what stops, what was agreed to, totals before and after, resources by kind, notes."""
+def as_markdown(verdict: Verdict, commit: str | None = None) -> str:
+    """Headline, what stops, what was agreed to, totals before and after, resources by kind, notes. `commit`: for which
+    consent in a pull request counts."""
     parts = [
         _headline(verdict),
         *map(_quoted, verdict.problems[:MOST_MESSAGES]),
         _findings("Stopped", verdict.stopped),
-        _how_to_allow(verdict),
+        _how_to_allow(verdict, commit),
         _findings("Agreed to", [each for each in verdict.findings if each.urn in verdict.allowed]),
         *_comparison(verdict.preview),
         _resources(verdict.preview),
@@ -118,7 +118,7 @@ def _findings(title: str, findings: Sequence[Finding]) -> str:
     rows = [
         (
             f"{each.effect.value} {each.guarded.name}",
-            f"{_code(each.name)} is {WORDS[each.effect]}",
+            f"{_code(each.name)} is {each.outcome}",
             "; ".join(map(_code, each.causes)) or _no_cause(each),
             each.guarded.loss,
         )
@@ -133,21 +133,20 @@ def _no_cause(finding: Finding) -> str:
     return "the engine names no property: a trigger, `--replace`, or a taint"
 
 
-def _how_to_allow(verdict: Verdict) -> str:
-    """What .github/actions/gate takes for consent, ready to be copied."""
+def _how_to_allow(verdict: Verdict, commit: str | None) -> str:
+    """What tools/consent.py takes for consent, ready to be copied; without a pull request the command's options."""
     if not verdict.stopped or verdict.problems:
         return ""
-    stack = _stack(verdict.preview)
-    lines = [f"/allow {stack}/{name}" for name in map(verdict.handle, verdict.stopped[:MOST_ROWS])]
-    return "\n".join(
-        [
-            "Where that is meant: `--allow NAME`; in a pull request, a comment with these lines, and the job again.",
-            "",
-            "```text",
-            *lines,
-            "```",
-        ]
-    )
+    names = [verdict.handle(finding) for finding in verdict.stopped[:MOST_ROWS]]
+    if commit is None:
+        how, lines = "Where that is meant, the gate once more with", [f"--allow {name}" for name in names]
+    else:
+        how = (
+            "Where that is meant: a comment with these lines, by somebody who may write here and wrote no part of the "
+            "pull request; then the job again. They count for this commit only."
+        )
+        lines = [f"/allow {_stack(verdict.preview)}/{name} @{commit}" for name in names]
+    return "\n".join([how, "", "```text", *lines, "```"])
 
 
 def _comparison(preview: Preview) -> Iterator[str]:

@@ -13,8 +13,12 @@ and prints what its resources need, and nothing else:
 ```console
 $ python -m tools permissions -s prod --role > deployer.yaml
 $ gcloud iam roles create tpuDeployer --project=my-project --file=deployer.yaml
-$ python -m tools permissions -s prod --viewer --role > viewer.yaml      # previews and refreshes only
+$ python -m tools permissions -s prod --viewer --role > viewer.yaml      # previews only, without a way into the cluster
+$ python -m tools permissions -s prod --auditor --role > auditor.yaml    # refreshes, also what is in the cluster
 ```
+
+The viewer's role opens no secret and no cluster. An auditor reads everything inside, Secrets included: Helm keeps its
+releases in them.
 
 `--json` says which resource types need each permission. `python -m tools preflight -s prod` asks Google whether you
 have them. The role is one project's: the host project of a shared VPC, and a project that lends a reservation, have
@@ -39,8 +43,10 @@ their controllers:
 {kinds}.
 
 A cluster that is not GKE's does not ask IAM. The right there is a short-lived token in the secret `<platform>-access`.
-Reading it takes `secretmanager.versions.access`, better granted on that secret and on `<platform>-endpoint` than on the
-project: whoever has it administers the cluster.
+Reading it takes `secretmanager.versions.access`: whoever has it administers the cluster. The deployer's role has it for
+the project; the roles of viewer and auditor do not. Grant `roles/secretmanager.secretAccessor` on single secrets: to
+both on `<platform>-endpoint`, which is not confidential and which every plan reads, and to an auditor on
+`<platform>-access`.
 """
 
 

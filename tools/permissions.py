@@ -1,6 +1,7 @@
 """The IAM permissions a stack's identities need, from what its program registers.
 
-Two identities: a viewer, who previews and refreshes, and a deployer, who brings the stack up and destroys it.
+Three identities: a viewer, who previews without a way into the cluster; an auditor, who also reads what is inside it;
+and a deployer, who brings the stack up and destroys it.
 """
 
 import json
@@ -13,7 +14,7 @@ import yaml
 from tools.permission_table import GOOGLE, OTHER_CLUSTER, READ, VERBS, Row, kubernetes_row
 from tools.registrations import Registration
 
-Identity = Literal["deployer", "viewer"]
+Identity = Literal["deployer", "auditor", "viewer"]
 CLUSTER = "gcp:container/cluster:Cluster"
 
 
@@ -44,16 +45,17 @@ class Permissions:
 def needed(registered: Iterable[Registration], identity: Identity) -> Permissions:
     """The permissions for a program's registrations. Raises UnknownTypesError.
 
-    Inside a cluster that is not GKE's, the cluster itself decides, not IAM.
+    Inside a cluster that is not GKE's, the cluster itself decides, not IAM. Whoever only reads is granted the secrets
+    that lead there one by one: on the project the right would open every secret.
     """
     registered = list(registered)
     unknown = {each.type for each in registered if each.type.startswith("gcp:") and each.type not in GOOGLE}
     if unknown:
         raise UnknownTypesError(unknown)
     in_gke = any(each.type == CLUSTER for each in registered)
-    rows = GOOGLE if in_gke else GOOGLE | OTHER_CLUSTER
+    rows = GOOGLE | OTHER_CLUSTER if identity == "deployer" and not in_gke else GOOGLE
     google = [(each, rows.get(each.type)) for each in registered]
-    inside = [(each, kubernetes_row(each.type)) for each in registered if in_gke]
+    inside = [(each, kubernetes_row(each.type)) for each in registered if in_gke and identity != "viewer"]
     return Permissions(identity, _by_permission(google, identity), _by_permission(inside, identity))
 
 
@@ -62,7 +64,7 @@ def _by_permission(
 ) -> Mapping[str, tuple[str, ...]]:
     found: dict[str, set[str]] = {}
     for each, row in pairs:
-        for verb in (READ,) if identity == "viewer" else VERBS:
+        for verb in VERBS if identity == "deployer" else (READ,):
             for permission in row.needs(verb, each.inputs) if row else ():
                 found.setdefault(permission, set()).add(each.type)
     return {permission: tuple(sorted(found[permission])) for permission in sorted(found)}
@@ -81,7 +83,7 @@ def as_json(permissions: Permissions) -> str:
 
 def as_role(permissions: Permissions, stack: str) -> str:
     """A custom role for `gcloud iam roles create ID --project=PROJECT --file=FILE`."""
-    verb = {"deployer": "Brings up and destroys", "viewer": "Previews and refreshes"}[permissions.identity]
+    verb = {"deployer": "Brings up and destroys", "auditor": "Refreshes", "viewer": "Previews"}[permissions.identity]
     role = {
         "title": f"TPU platform {stack} {permissions.identity}",
         "description": f"{verb} the stack {stack}; made by python -m tools permissions.",

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from pulumi.runtime import rpc
 from typer.testing import CliRunner, Result
 
 from spec.load import PROJECT_KEY
 from spec.platform import PLATFORM_KEY
+from spec.recreation import HOSTS_MADE_ANEW
 from tests.spec.platforms import PROJECT, load, raw
 from tools.__main__ import app
 from tools.gate import GUARDED
@@ -37,6 +39,17 @@ EXAMPLES = {
     "secret": SECRET,
     "key": "gcp:kms/cryptoKey:CryptoKey",
     "network": "gcp:compute/subnetwork:Subnetwork",
+    "daemon": "kubernetes:apps/v1:DaemonSet",
+    "device class": "kubernetes:resource.k8s.io/v1:DeviceClass",
+    "identity": "gcp:serviceaccount/account:Account",
+    "right": "gcp:projects/iAMMember:IAMMember",
+}
+# What the program registers and the gate lets go, and why.
+FREE = {
+    "gcp:projects/service:Service": "stays enabled (disableOnDestroy: false)",
+    "gcp:compute/instanceTemplate:InstanceTemplate": "holds nothing; its groups are guarded",
+    "gcp:compute/instanceGroup:InstanceGroup": "goes with its machine, or with the front, which are guarded",
+    "pulumi:index:Stash": "only remembers that something was awaited",
 }
 LOSING = sorted(op for op, effect in EFFECTS.items() if effect in (Effect.DELETE, Effect.REPLACE))
 KEEPING = sorted(EFFECTS.keys() - LOSING)
@@ -134,7 +147,6 @@ def test_each_keeping_operation_passes(gate: Any, op: str) -> None:
     [
         "gcp:projects/service:Service",
         "gcp:compute/instanceTemplate:InstanceTemplate",
-        "gcp:secretmanager/secretIamMember:SecretIamMember",
         "kubernetes:core/v1:ConfigMap",
         "gcp:container/clusterOther:ClusterOther",
     ],
@@ -194,7 +206,8 @@ def test_an_allowance_is_for_one_resource(gate: Any) -> None:
     content = document(step("delete", name="a"), step("delete", name="b"))
     stopped = gate(content, "--allow", "a", "--json")
     assert stopped.exit_code == 1
-    assert "/allow prod/b\n" in gate(content, "--allow", "a").stdout
+    assert "\n--allow b\n" in gate(content, "--allow", "a").stdout
+    assert "\n/allow prod/b @abc\n" in gate(content, "--allow", "a", "--commit", "abc").stdout
     assert {each["name"]: each["allowed"] for each in json.loads(stopped.stdout)["findings"]} == {"a": True, "b": False}
     assert gate(content, "--allow", "a", "--allow", urn(POOL, "b")).exit_code == 0
 
@@ -213,7 +226,7 @@ def test_an_ambiguous_allowance_asks_for_the_urn(gate: Any) -> None:
     result = gate(content, "--allow", "a")
     assert result.exit_code == 2
     assert urn(CLUSTER, "a") in result.stderr
-    assert f"/allow prod/{urn(CLUSTER, 'a')}\n" in gate(content).stdout
+    assert f"\n--allow {urn(CLUSTER, 'a')}\n" in gate(content).stdout
     assert gate(content, "--allow", urn(CLUSTER, "a"), "--allow", urn(POOL, "a")).exit_code == 0
 
 
@@ -295,7 +308,6 @@ def test_a_preview_that_failed_does_not_pass(gate: Any, fields: Json, words: str
 
 def test_what_passes_but_should_be_seen_is_noted(gate: Any) -> None:
     content = document(
-        step("update", name="smaller", **states({"nodeCount": 4}, {"nodeCount": 0})),
         step("update", name="larger", **states({"targetSize": 4}, {"targetSize": 8})),
         step("update", CLUSTER, "open", **states({"deletionProtection": True}, {"deletionProtection": False})),
         diagnostics=[{"severity": "warning", "message": "warning: deprecated"}, {"severity": "info", "message": "hi"}],
@@ -303,10 +315,71 @@ def test_what_passes_but_should_be_seen_is_noted(gate: Any) -> None:
     result = gate(content, "--json")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["notes"] == [
-        "smaller gets fewer hosts: nodeCount 4 -> 0",
         "open loses its deletion protection",
         "deprecated",
     ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "cause"),
+    [
+        ({"nodeCount": 4}, {"nodeCount": 0}, "nodeCount: 4 -> 0"),
+        ({"targetSize": 8}, {"targetSize": 4}, "targetSize: 8 -> 4"),
+        (
+            {"autoscaling": {"maxNodeCount": 16}},
+            {"autoscaling": {"maxNodeCount": 0}},
+            "autoscaling.maxNodeCount: 16 -> 0",
+        ),
+        ({"nodeCount": 4}, {"autoscaling": {"maxNodeCount": 2}}, "autoscaling.maxNodeCount: 4 -> 2"),
+        (
+            {"autoscaling": {"minNodeCount": 4, "maxNodeCount": 4}},
+            {"autoscaling": {"minNodeCount": 0, "maxNodeCount": 4}},
+            "autoscaling.minNodeCount: 4 -> 0",
+        ),
+    ],
+)
+def test_an_update_that_takes_hosts_away_needs_consent(gate: Any, before: Json, after: Json, cause: str) -> None:
+    """H2 of security.md: lower bounds passed in silence."""
+    content = document(step("update", **states(before, after)))
+    result = gate(content, "--json")
+    [finding] = json.loads(result.stdout)["findings"]
+    assert result.exit_code == 1
+    assert (finding["kind"], finding["operation"], finding["causes"]) == ("slice", "update", [cause])
+    assert "`slices-train-0` is updated: it loses hosts" in gate(content).stdout
+    assert gate(content, "--allow", "slices-train-0").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("type_", "path"),
+    [(type_, path) for type_, paths in HOSTS_MADE_ANEW.items() for path in paths],
+)
+def test_an_update_that_makes_hosts_anew_counts_as_a_replacement(gate: Any, type_: str, path: str) -> None:
+    """H2 of security.md: the boot disk, image streaming, the image, the metadata mode, a group's template."""
+    changed = f"{path}[0].instanceTemplate" if path == "versions" else f"{path}.enabled"
+    content = document(step("update", type_, detailedDiff={changed: {"kind": "update"}}))
+    result = gate(content, "--json")
+    [finding] = json.loads(result.stdout)["findings"]
+    assert result.exit_code == 1
+    assert (finding["operation"], finding["causes"]) == ("update", [changed])
+    assert "`slices-train-0` is updated: its hosts are made anew" in gate(content).stdout
+    assert gate(content, "--allow", "slices-train-0").exit_code == 0
+
+
+def test_an_update_that_leaves_the_hosts_alone_passes(gate: Any) -> None:
+    paths = {"nodeConfig.labels.a": {"kind": "update"}, "nodeConfig.bootDiskKmsKey": {"kind": "update"}}
+    assert gate(document(step("update", detailedDiff=paths))).exit_code == 0
+
+
+def test_everything_that_the_program_registers_is_guarded_or_free_for_a_reason() -> None:
+    """H2 of security.md: NAT, firewalls, backend services and DaemonSets went without a word."""
+    types = {
+        row["type"]
+        for golden in (ROOT / "tests" / "graph" / "goldens").glob("*.yaml")
+        for row in yaml.safe_load(golden.read_text()).values()
+        if not row["type"].startswith("tpu:")
+    }
+    assert types
+    assert {each for each in types if not any(guarded.covers(each) for guarded in GUARDED)} == FREE.keys()
 
 
 def test_the_summary_fits_into_a_comment_and_is_no_markup(gate: Any) -> None:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from spec.load import load_platform, load_stack_file
 from tests.graph.recording import STACK_FILES
-from tests.spec.platforms import EXISTING_NETWORK, PROJECT, raw
+from tests.spec.platforms import EXISTING_NETWORK, PROJECT, SELF_MANAGED, raw
 from tools.__main__ import app
 from tools.permission_table import GOOGLE, KUBERNETES, OTHER_CLUSTER, VERBS, kubernetes_row
 from tools.permissions import UnknownTypesError, needed
@@ -56,9 +56,21 @@ def test_types_without_a_row_are_named() -> None:
 
 def test_a_viewer_may_only_read() -> None:
     found = registered()
-    viewer, deployer = needed(found, "viewer"), needed(found, "deployer")
-    assert set(viewer.names) < set(deployer.names)
-    assert {name.rpartition(".")[2] for name in viewer.names} == {"connect", "get", "getIamPolicy", "list"}
+    viewer, auditor, deployer = (needed(found, identity) for identity in ("viewer", "auditor", "deployer"))
+    assert set(viewer.names) < set(auditor.names) < set(deployer.names)
+    assert {name.rpartition(".")[2] for name in viewer.names} == {"get", "getIamPolicy", "list"}
+    assert {name.rpartition(".")[2] for name in auditor.names} == {"connect", "get", "getIamPolicy", "list"}
+
+
+@pytest.mark.parametrize("platform", [{}, {"cluster": SELF_MANAGED}], ids=["gke", "self-managed"])
+def test_a_viewer_opens_no_secret_and_no_cluster(platform: dict[str, Any]) -> None:
+    """C2 of security.md: with the right to read every secret of the project a previewer administered the cluster."""
+    found = registered(**platform)
+    viewer, auditor = needed(found, "viewer"), needed(found, "auditor")
+    assert not viewer.kubernetes
+    assert "container.clusters.connect" not in viewer.names
+    for identity in (viewer, auditor):
+        assert "secretmanager.versions.access" not in identity.names
 
 
 def test_the_list_follows_what_is_registered() -> None:
