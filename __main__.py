@@ -6,14 +6,14 @@ import importlib
 import pulumi
 
 from spec.errors import SpecErrors
-from spec.load import load_platform
+from spec.load import given, load_platform
 
 
 def main() -> None:
     """Register the platform of the selected stack; a bad configuration registers nothing and prints every error."""
     try:
         platform = load_platform(
-            pulumi.Config().get_object("platform"),
+            given(pulumi.Config().get("platform")),
             project=pulumi.Config("gcp").get("project"),
             stack=pulumi.get_stack(),
             keys=pulumi.runtime.get_config_env(),

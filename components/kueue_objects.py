@@ -10,6 +10,9 @@ import pulumi
 from components.access import ClusterAccess
 from spec.kueue import OBJECTS_API
 
+NAMESPACE_MARK = "."
+"""Before the namespace in a logical name: no name has it, so two pairs of names never make the same one."""
+
 
 @dataclass(frozen=True)
 class KueueObjects:
@@ -31,10 +34,14 @@ class KueueObjects:
         namespace: str | None = None,
         annotations: Mapping[str, str] | None = None,
         top_level: Mapping[str, Any] | None = None,
+        former: str | None = None,
     ) -> pulumi.CustomResource:
-        """A Kueue object. The generic class, because fields of some kinds do not stand under `spec`."""
+        """A Kueue object. The generic class, because fields of some kinds do not stand under `spec`.
+
+        `former`: the name by which stacks that exist know it.
+        """
         metadata = {"name": name, "namespace": namespace, "annotations": annotations}
-        where = f"-{namespace}" if namespace else ""
+        where = f"{NAMESPACE_MARK}{namespace}" if namespace else ""
         return pulumi.CustomResource(
             f"kubernetes:{OBJECTS_API}:{kind}",
             f"{self.name}-{kind.lower()}-{name}{where}",
@@ -47,6 +54,10 @@ class KueueObjects:
             },
             pulumi.ResourceOptions.merge(
                 self.access.options(self.parent, depends_on=[*self.after, *depends_on]),
-                pulumi.ResourceOptions(hooks=self.gate, version=importlib.metadata.version("pulumi-kubernetes")),
+                pulumi.ResourceOptions(
+                    hooks=self.gate,
+                    version=importlib.metadata.version("pulumi-kubernetes"),
+                    aliases=[pulumi.Alias(name=former)] if former else None,
+                ),
             ),
         )

@@ -1,5 +1,6 @@
 """Queues and everything they stand on: flavors, checks, DeviceClasses, claim templates. All derived from the slices."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,6 +36,7 @@ class Queues(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__(self.TYPE, name, None, opts)
+        self._name = name
         self._object = KueueObjects(name, self, access, after, gate).create
         flavors = queueing.flavors(platform)
         queues = queueing.cluster_queues(platform)
@@ -45,6 +47,8 @@ class Queues(pulumi.ComponentResource):
         cohorts = [self._cohort(key, platform) for key in sorted(platform.cohorts)]
         for key in sorted(platform.priorities):
             self._priority(key, platform.priorities[key])
+        pairs = [(queue.name, namespace) for queue in queues for namespace in queue.namespaces]
+        self._former = Counter(self._former_name(*pair) for pair in pairs)
         for queue in queues:
             cluster_queue = self._cluster_queue(queue, flavor_objects, checks, cohorts)
             for namespace in queue.namespaces:
@@ -127,13 +131,20 @@ class Queues(pulumi.ComponentResource):
     def _local_queue(
         self, queue: ClusterQueue, namespace: str, depends_on: Sequence[pulumi.Resource]
     ) -> pulumi.CustomResource:
+        former = self._former_name(queue.name, namespace)
         return self._object(
             "LocalQueue",
             queue.name,
             {"clusterQueue": queue.name},
             namespace=namespace,
             depends_on=depends_on,
+            # A name that fits two local queues says of neither which one a stack has.
+            former=former if self._former[former] == 1 else None,
         )
+
+    def _former_name(self, queue: str, namespace: str) -> str:
+        """The logical name of a LocalQueue before its two names were kept apart."""
+        return f"{self._name}-localqueue-{queue}-{namespace}"
 
 
 def cluster_queue_spec(queue: ClusterQueue) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from sandbox import stack_text
 from sandbox.run_directory import RunDirectory
 
 # Paths of the emulator behind the real provider's own endpoint settings; each ends in the API's version.
@@ -60,24 +61,22 @@ def endpoints(emulator_url: str, token: str) -> dict[str, Any]:
     }
 
 
-def merged(committed: Mapping[str, Any], own_salt: str | None, extra: Mapping[str, Any]) -> dict[str, Any]:
-    """A stack file's content for the sandbox: the committed one plus `extra`, with placeholders for its secrets.
+def merged(committed: str, own_salt: str | None, extra: Mapping[str, Any]) -> str:
+    """A stack file's text for the sandbox: the committed one plus `extra`, with placeholders for its secrets.
 
-    `own_salt` is the encryption salt of the stack in the sandbox.
+    `own_salt` is the encryption salt of the stack in the sandbox. Values stay as they are written: what they mean is
+    for the engine to say.
     """
-    settings = {k: v for k, v in committed.items() if k not in SECRET_SETTINGS}
-    salt = {"encryptionsalt": own_salt} if own_salt else {}
-    return {**settings, **salt, "config": {**_without_secrets(committed.get("config") or {}), **extra}}
-
-
-def _without_secrets(value: Any) -> Any:
-    if isinstance(value, dict):
-        if value.keys() == {"secure"}:
-            return SECRET_PLACEHOLDER
-        return {k: _without_secrets(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_without_secrets(v) for v in value]
-    return value
+    tree = stack_text.parse(committed)
+    for key in SECRET_SETTINGS:
+        tree.remove(key)
+    if own_salt:
+        tree.put("encryptionsalt", own_salt)
+    tree.replace_secrets(SECRET_PLACEHOLDER)
+    config = tree.mapping("config")
+    for key, value in extra.items():
+        config.put(key, value)
+    return tree.text()
 
 
 def option(arguments: Sequence[str], long: str, short: str) -> str | None:
@@ -192,16 +191,19 @@ class Command:
             raise StackFileError(f"stack {stack} could not be created in the sandbox:\n{created.stderr.strip()}")
 
     def _write_config(self, committed_file: Path, own_file: Path) -> None:
-        committed = _load(committed_file)
         own_salt = _load(own_file).get("encryptionsalt") if own_file.exists() else None
         try:
             emulator_url = self.run.emulator_url
         except FileNotFoundError:
             raise StackFileError("the sandbox is not running; start it with `make shell`") from None
-        content = merged(committed, own_salt, endpoints(emulator_url, self.run.token_file.read_text()))
+        try:
+            committed = committed_file.read_text(encoding="utf-8-sig")
+            content = merged(committed, own_salt, endpoints(emulator_url, self.run.token_file.read_text()))
+        except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+            raise StackFileError(f"{committed_file}: {error}") from None
         own_file.parent.mkdir(parents=True, exist_ok=True)
         scratch = own_file.with_name(f"{own_file.name}.{os.getpid()}")
-        scratch.write_text(yaml.safe_dump(content, sort_keys=False))
+        scratch.write_text(content)
         scratch.replace(own_file)
 
 

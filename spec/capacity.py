@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from spec.model import Day, Duration, Flag, Model, text
+from spec.model import Day, Duration, Flag, Model, Project, refusal, shown, text
 
 MAX_FLEX_SECONDS = 7 * 86400
 RESERVATION_KEY = "compute.googleapis.com/reservation-name"
@@ -49,7 +49,7 @@ class Reservation(Model):
     """Which capacity model this is."""
     name: ResourceName
     """Name of the reservation, in the platform's zone."""
-    project: str | None = None
+    project: Project | None = None
     """Project that owns a shared reservation; own project if unset."""
     block: ResourceName | None = None
     """Block of the reservation to stay in."""
@@ -91,6 +91,9 @@ Bare = Literal["on-demand", "spot", "flex-start", "queued"]
 
 def _longhand(value: object) -> object:
     """`capacity: spot` stands for `capacity: {model: spot}`."""
+    if not isinstance(value, str | dict | AnyCapacity):
+        models = ", ".join(BEHAVIOUR)
+        raise refusal(f"{shown(value)} is not a capacity model", f"write one of {models}; or leave capacity out")
     return {"model": value} if isinstance(value, str) else value
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from spec.model import Count, Flag, KmsKey, Labels, Model, Name, Positive, UtcTime, Version, text
+from spec.model import Count, DiskSize, Flag, KmsKey, Labels, Model, Name, Positive, UtcTime, Version, text
 from spec.network import AuthorizedNetwork
 
 ReleaseChannel = Literal["RAPID", "REGULAR", "STABLE", "EXTENDED"]
@@ -80,7 +80,7 @@ class PoolOptions(Model):
     """Most nodes. GKE only, which adds and removes them."""
     disk_type: str | None = None
     """Boot disk type; what the machine family takes if unset."""
-    disk_size_gb: Positive = 100
+    disk_size_gb: DiskSize = 100
     """Boot disk size in GB."""
     labels: Labels = {}
     """Kubernetes labels of the nodes."""

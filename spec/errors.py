@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+LONGEST = 1200
+
 
 @dataclass(frozen=True, order=True)
 class SpecError:
@@ -15,6 +17,12 @@ class SpecError:
     path: str
     message: str
     hint: str = ""
+
+    def __post_init__(self) -> None:
+        # What a person wrote stands in all three, and may be a pasted file.
+        for key in ("path", "message", "hint"):
+            if len(text := getattr(self, key)) > LONGEST:
+                object.__setattr__(self, key, f"{text[:LONGEST]}... ({len(text)} characters)")
 
     def __str__(self) -> str:
         lines = [f"  {self.path}", f"    {self.message}"]

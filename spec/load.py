@@ -1,5 +1,6 @@
 """Reads a platform, from Pulumi's configuration or from a stack file, and reports everything wrong with it at once."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
@@ -11,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 from spec import rules
 from spec.errors import SpecError, SpecErrors
+from spec.model import MOST_LEVELS, MOST_VALUES, shown
 from spec.platform import PLATFORM_KEY, Platform, below
 from spec.slice import Slice
 from spec.wording import translated
@@ -21,7 +23,7 @@ PROJECT_ID = r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]"
 # They stand in for what is missing or malformed, so that everything else can still be checked, and break no rule: the
 # zone is in no table, and the network's ranges are large.
 PLACEHOLDERS: dict[str, Any] = {
-    "project": "unknown",
+    "project": "unknown-project0",
     "zone": "unknown-region1-a",
     "network": {
         "kind": "existing",
@@ -30,10 +32,11 @@ PLACEHOLDERS: dict[str, Any] = {
         "pods_range": "n",
         "services_range": "n",
         "nodes_cidr": "11.0.0.0/8",
-        "pods_cidr": "64.0.0.0/2",
+        "pods_cidr": "64.0.0.0/3",
         "services_cidr": "12.0.0.0/12",
     },
 }
+MARKS = ("unknown-project0", "unknown-region1")
 # The same for what a cluster that exists must say about itself.
 CLUSTER_PLACEHOLDERS = {
     "server": "https://unknown",
@@ -41,6 +44,9 @@ CLUSTER_PLACEHOLDERS = {
     "join_secret": "projects/unknown/secrets/join",
     "access_secret": "projects/unknown/secrets/access",
 }
+MOST_ERRORS = 100
+"""Errors of form that are shown at once."""
+ENCRYPTED = ("is encrypted, so only Pulumi can read it", "nothing of a platform is a secret: set it without --secret")
 DECISIVE = ("machine_type", "generation", "topology", "chips", "capacity")
 """Keys of a slice that most rules build on: without one of them the rest says nothing."""
 
@@ -53,11 +59,14 @@ def load_platform(raw: object, *, project: str | None, stack: str = "", keys: It
     Raises SpecErrors with everything that is wrong, in form and by the rules.
     """
     errors = list(_project_errors(project))
-    platform, malformed = _parse(raw, project or PLACEHOLDERS["project"], keys)
+    known = project if project and _is_project(project) else PLACEHOLDERS["project"]
+    platform, malformed = _parse(raw, known, keys)
     errors += malformed
     if platform is not None:
         kind_known = not any(error.path in (below("cluster"), below("cluster.kind")) for error in malformed)
-        errors += rules.check(platform, complete=not malformed, backend=platform.backend if kind_known else None)
+        found = rules.check(platform, complete=not malformed, backend=platform.backend if kind_known else None)
+        # A rule that compares with a placeholder says nothing about what a person wrote.
+        errors += (error for error in found if not any(mark in error.message + error.hint for mark in MARKS))
     if errors or platform is None:
         raise SpecErrors(errors, f"stack {stack}" if stack else "")
     return platform
@@ -65,11 +74,39 @@ def load_platform(raw: object, *, project: str | None, stack: str = "", keys: It
 
 def load_stack_file(path: Path) -> Platform:
     """The platform in a `Pulumi.<stack>.yaml`, read without Pulumi; raises SpecErrors, also when it is no such file."""
-    from spec.stack_file import read  # YAML is not needed, and takes its time, where Pulumi hands the configuration in
+    from spec import stack_file  # YAML is not needed, and takes its time, where Pulumi hands the configuration in
 
-    config = read(path)
-    project, keys = config.get(PROJECT_KEY), map(str, config)
-    return load_platform(config.get(PLATFORM_KEY), project=project, stack=stack_name(path), keys=keys)
+    config = stack_file.read(path)
+    raw, project = config.get(PLATFORM_KEY), config.get(PROJECT_KEY)
+    if secrets := list(_secret_paths(raw, PLATFORM_KEY)) + list(_secret_paths(project, PROJECT_KEY)):
+        raise SpecErrors([SpecError(where, *ENCRYPTED) for where in secrets], f"stack {stack_name(path)}")
+    platform = given(raw) if isinstance(raw, str) else raw
+    return load_platform(platform, project=project, stack=stack_name(path), keys=config)
+
+
+def given(text: str | None) -> object:
+    """The value of a key as the engine hands it over: JSON. What is no JSON stays text, and is refused as such."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant) if text else None
+    except (ValueError, RecursionError):
+        return text
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def _secret_paths(value: object, path: str) -> Iterator[str]:
+    """Where values are encrypted; only the engine has the key."""
+    if isinstance(value, dict):
+        if value.keys() == {"secure"} and isinstance(value["secure"], str):
+            yield path
+            return
+        for key, item in value.items():
+            yield from _secret_paths(item, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _secret_paths(item, f"{path}[{index}]")
 
 
 def stack_name(path: Path) -> str:
@@ -80,8 +117,13 @@ def stack_name(path: Path) -> str:
 def _project_errors(project: object) -> Iterator[SpecError]:
     if not project:
         yield SpecError(PROJECT_KEY, "is missing", "pulumi config set gcp:project YOUR-PROJECT")
-    elif not isinstance(project, str) or not re.fullmatch(PROJECT_ID, project):
-        yield SpecError(PROJECT_KEY, f"{project!r} is not a project id", "the id, not the display name or the number")
+    elif not _is_project(project):
+        hint = "the id, not the display name or the number"
+        yield SpecError(PROJECT_KEY, f"{shown(project)} is not a project id", hint)
+
+
+def _is_project(project: object) -> bool:
+    return isinstance(project, str) and re.fullmatch(PROJECT_ID, project) is not None
 
 
 def _parse(raw: object, project: str, keys: Iterable[str]) -> tuple[Platform | None, list[SpecError]]:
@@ -96,6 +138,9 @@ def _parse(raw: object, project: str, keys: Iterable[str]) -> tuple[Platform | N
         return None, [SpecError(PLATFORM_KEY, "is missing", hint)]
     if not isinstance(raw, dict):
         return None, [SpecError(PLATFORM_KEY, "is not a mapping", "write keys below it, such as zone:")]
+    if _is_beyond_measure(raw):
+        hint = f"write at most {MOST_LEVELS} levels and {MOST_VALUES:,} values"
+        return None, [SpecError(PLATFORM_KEY, "is too deep or too large", hint)]
     errors = []
     if "project" in raw:
         errors.append(SpecError(below("project"), "unknown key", f"the project is set once for all, as {PROJECT_KEY}"))
@@ -104,11 +149,31 @@ def _parse(raw: object, project: str, keys: Iterable[str]) -> tuple[Platform | N
         return Platform.model_validate(raw), errors
     except ValidationError as error:
         details = _deepest(error.errors(include_url=False))
-    errors += (translated(detail, raw) for detail in details)
+    errors += (translated(detail, raw) for detail in details[:MOST_ERRORS])
+    if len(details) > MOST_ERRORS:
+        hint = "correct those above first"
+        errors.append(SpecError(PLATFORM_KEY, f"has {len(details) - MOST_ERRORS} more errors of form", hint))
+        return None, errors
     try:
         return Platform.model_validate(_without_malformed(raw, details)), errors
     except ValidationError:
         return None, errors
+
+
+def _is_beyond_measure(raw: object) -> bool:
+    """Whether there are too many values, or too deep ones; each place counts where one object stands in several."""
+    level: list[object] = [raw]
+    values = 0
+    for _ in range(MOST_LEVELS):
+        inside: list[object] = []
+        for value in level:
+            if isinstance(value, dict | list):
+                inside += value.values() if isinstance(value, dict) else value
+                if values + len(inside) > MOST_VALUES:
+                    return True
+        values += len(inside)
+        level = inside
+    return bool(level)
 
 
 def _deepest(details: list[ErrorDetails]) -> list[ErrorDetails]:

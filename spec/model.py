@@ -15,9 +15,33 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+_LONGEST_SHOWN = 80
+
+MOST_LEVELS = 64
+"""Levels of mappings and lists within each other that a configuration may have."""
+
+MOST_VALUES = 100_000
+"""Values that a configuration may have; a platform of a thousand slices has some ten thousand."""
+
+
 def refusal(message: str, hint: str) -> PydanticCustomError:
     """An error for a validator to raise: what is wrong with the value, and what to write instead."""
     return PydanticCustomError("refused", "{message}", {"message": message, "hint": hint})
+
+
+def shown(value: object) -> str:
+    """A value as it was written, short enough for a message."""
+    if isinstance(value, dict | list):
+        kind = "mapping" if isinstance(value, dict) else "list"
+        return f"a {kind}" if value else f"an empty {kind}"
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and value.bit_length() > _LONGEST_SHOWN:
+        return "a number of many digits"
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}... ({len(text)} characters)"
 
 
 def matching(pattern: str, what: str, hint: str) -> Callable[[str], str]:
@@ -25,7 +49,7 @@ def matching(pattern: str, what: str, hint: str) -> Callable[[str], str]:
 
     def check(value: str) -> str:
         if not re.fullmatch(pattern, value):
-            raise refusal(f"{value!r} is not {what}", hint)
+            raise refusal(f"{shown(value)} is not {what}", hint)
         return value
 
     return check
@@ -37,84 +61,118 @@ def text(pattern: str, what: str, hint: str) -> Any:
 
 
 _NAME_CHECK, _NAME_SCHEMA = text(
-    "[a-z]([a-z0-9-]*[a-z0-9])?",
+    "[a-z]([a-z0-9-]{0,61}[a-z0-9])?",
     "a name of lower-case letters, digits and hyphens that starts with a letter and ends with a letter or digit",
-    "for example train-large",
+    "for example train-large, at most 63 characters",
 )
 Name = Annotated[str, _NAME_CHECK, _NAME_SCHEMA]
 """Lower-case letters, digits and hyphens, starting with a letter: what Google Cloud and Kubernetes both accept."""
 
+PROJECT = "[a-z0-9]([a-z0-9.:-]{0,61}[a-z0-9])?"
+_PROJECT_CHECK, _PROJECT_SCHEMA = text(PROJECT, "a project", "a project's id, for example my-project, or its number")
+Project = Annotated[str, _PROJECT_CHECK, _PROJECT_SCHEMA]
+"""A project of Google Cloud, by its id or number."""
+
 # Numbers and switches are taken as they stand: `count: true` or `count: "2"` is a slip, not a number.
 Flag = Annotated[bool, Field(strict=True)]
-Count = Annotated[int, Field(strict=True, ge=0)]
-Positive = Annotated[int, Field(strict=True, ge=1)]
+INT32 = 2**31 - 1
+"""The largest whole number of most fields of Google's and Kubernetes' APIs."""
+Count = Annotated[int, Field(strict=True, ge=0, le=INT32)]
+Positive = Annotated[int, Field(strict=True, ge=1, le=INT32)]
+DiskSize = Annotated[int, Field(strict=True, ge=10, le=65_536)]
+"""Size of a boot disk in GB, as Compute Engine has them."""
 
+_DURATION = "([1-9][0-9]{0,9})([smhd])"
+LONGEST_SECONDS = 10 * 365 * 86400
+"""Longer than any duration that a person can mean; Google's own limit is 315,576,000,000 seconds."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def _seconds(value: object) -> str:
     """`7d`, `36h`, `90m` and `3600s` as the whole seconds that Google's APIs speak: `604800s`."""
-    match = re.fullmatch(r"([1-9][0-9]*)([smhd])", value) if isinstance(value, str) else None
+    match = re.fullmatch(_DURATION, value) if isinstance(value, str) else None
     if match is None:
-        raise refusal(f"{value!r} is not a duration", "a whole number with its unit: 90m, 36h, 7d or 3600s")
-    return f"{int(match[1]) * _UNITS[match[2]]}s"
+        raise refusal(f"{shown(value)} is not a duration", "a whole number with its unit: 90m, 36h, 7d or 3600s")
+    seconds = int(match[1]) * _UNITS[match[2]]
+    if seconds > LONGEST_SECONDS:
+        raise refusal(f"{value} is longer than ten years", "a shorter time, or leave it out")
+    return f"{seconds}s"
 
 
-Duration = Annotated[str, BeforeValidator(_seconds), Field(json_schema_extra={"pattern": "^[1-9][0-9]*[smhd]$"})]
+Duration = Annotated[str, BeforeValidator(_seconds), Field(json_schema_extra={"pattern": f"^{_DURATION}$"})]
 """A duration, kept as whole seconds with the unit (`86400s`)."""
+
+
+_EARLIEST = 2000
+_MOMENT = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|\+00:00| \+0000 UTC)"
+_DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}( 00:00:00 \+0000 UTC)?"
+_GO_UTC = " +0000 UTC"
+"""Pulumi hands an unquoted day or moment over as Go prints it, and writes it so into the file when it edits that."""
 
 
 def _utc(value: object) -> str:
     """A moment as `2026-01-03T02:00:00Z`: GKE answers in UTC, so any other form would differ in every plan."""
     try:
-        if isinstance(value, str):
-            value = datetime.fromisoformat(value)
-        if isinstance(value, datetime) and (value.tzinfo is None or value.utcoffset()):
+        if not isinstance(value, str) or not re.fullmatch(_MOMENT, value):
             raise ValueError
-        if isinstance(value, datetime):
-            return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        raise ValueError
+        moment = datetime.fromisoformat(value.replace(_GO_UTC, "Z"))
     except ValueError:
-        raise refusal(f"{value!s} is not a moment in UTC", "write it with a Z: 2026-01-03T02:00:00Z") from None
+        raise refusal(f"{shown(value)} is not a moment in UTC", "write it with a Z: 2026-01-03T02:00:00Z") from None
+    if moment.year < _EARLIEST:
+        raise refusal(f"{value} is before the year {_EARLIEST}", "write the year in four digits")
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-UtcTime = Annotated[str, BeforeValidator(_utc), Field(json_schema_extra={"format": "date-time", "pattern": "Z$"})]
+UtcTime = Annotated[str, BeforeValidator(_utc), Field(json_schema_extra={"pattern": f"^{_MOMENT}$"})]
 """A moment in UTC, kept as `2026-01-03T02:00:00Z`."""
 
 
 def _day(value: object) -> str:
     try:
-        return date.fromisoformat(str(value)).isoformat()
+        if not isinstance(value, str) or not re.fullmatch(_DAY, value):
+            raise ValueError
+        day = date.fromisoformat(value[:10])
     except ValueError:
-        raise refusal(f"{value!s} is not a day", "write it as 2026-11-21") from None
+        raise refusal(f"{shown(value)} is not a day", "write it as 2026-11-21") from None
+    if day.year < _EARLIEST:
+        raise refusal(f"{value} is before the year {_EARLIEST}", "write the year in four digits")
+    return day.isoformat()
 
 
-Day = Annotated[str, BeforeValidator(_day), Field(json_schema_extra={"format": "date"})]
+Day = Annotated[str, BeforeValidator(_day), Field(json_schema_extra={"pattern": f"^{_DAY}$"})]
+"""A day, kept as `2026-11-21`."""
 
 
 def quoted(value: object) -> object:
     """YAML reads `1.30` as the number 1.3: a version must arrive as text."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        raise refusal(f"{value} is a number here, which loses trailing zeros", 'quote it: "1.35"')
+        raise refusal(f"{shown(value)} is a number here, which loses trailing zeros", 'quote it: "1.35"')
     return value
 
 
 _VERSION_CHECK, _VERSION_SCHEMA = text(
-    r"1\.[0-9]{2}(\.[0-9]+(-gke\.[0-9]+)?)?", "a GKE version", 'for example "1.35", "1.35.2" or "1.35.2-gke.1842000"'
+    r"1\.[0-9]{2}(\.[0-9]{1,4}(-gke\.[0-9]{1,9})?)?",
+    "a GKE version",
+    'for example "1.35", "1.35.2" or "1.35.2-gke.1842000"',
 )
 Version = Annotated[str, BeforeValidator(quoted), _VERSION_CHECK, _VERSION_SCHEMA]
 
 _ZONE_CHECK, _ZONE_SCHEMA = text(
-    "[a-z]+-[a-z]+[0-9]+-[a-z]{1,2}[0-9]*[a-z]?", "a zone", "for example us-east5-b; the region follows from it"
+    "[a-z]{2,20}-[a-z]{2,20}[0-9]{1,3}-[a-z]{1,2}[0-9]{0,3}[a-z]?",
+    "a zone",
+    "for example us-east5-b; the region follows from it",
 )
 Zone = Annotated[str, _ZONE_CHECK, _ZONE_SCHEMA]
 """A zone of Google Cloud."""
 
 _KMS_CHECK, _KMS_SCHEMA = text(
-    "projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+",
+    f"projects/({PROJECT})/locations/[a-z0-9-]+/keyRings/[A-Za-z0-9_-]+/cryptoKeys/[A-Za-z0-9_-]+",
     "the full name of a Cloud KMS key",
     "projects/PROJECT/locations/REGION/keyRings/RING/cryptoKeys/KEY",
 )
 KmsKey = Annotated[str, _KMS_CHECK, _KMS_SCHEMA]
+
+Amount = Annotated[float, Field(strict=True, gt=0, le=1_000_000, allow_inf_nan=False)]
+"""An amount of money for a chip and an hour."""
 
 Labels = dict[str, str]

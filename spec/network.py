@@ -1,18 +1,24 @@
 """The network a platform lives in: its own, or one that exists and is only referenced."""
 
+import re
 from ipaddress import IPv4Network
 from math import ceil, log2
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from spec.model import Model, Name, refusal
+from spec.model import Model, Name, Project, refusal, shown
 
 if TYPE_CHECKING:
     from spec.platform import Platform
 
 
+_CIDR = r"[0-9]{1,3}(\.[0-9]{1,3}){3}/(0|[1-9][0-9]?)"
+
+
 def _cidr(value: str) -> str:
+    if not re.fullmatch(_CIDR, value):
+        raise refusal(f"{shown(value)} is not an IPv4 range", "for example 10.0.0.0/20")
     try:
         return str(IPv4Network(value))
     except ValueError as error:
@@ -20,10 +26,10 @@ def _cidr(value: str) -> str:
             raise refusal(
                 f"{value} is an address inside a range, not a range", f"write {IPv4Network(value, strict=False)}"
             ) from None
-        raise refusal(f"{value!r} is not an IPv4 range", "for example 10.0.0.0/20") from None
+        raise refusal(f"{shown(value)} is not an IPv4 range", "for example 10.0.0.0/20") from None
 
 
-Cidr = Annotated[str, AfterValidator(_cidr), Field(json_schema_extra={"pattern": r"^[0-9.]+/[0-9]{1,2}$"})]
+Cidr = Annotated[str, AfterValidator(_cidr), Field(json_schema_extra={"pattern": f"^{_CIDR}$"})]
 """An IPv4 range such as `10.0.0.0/20`."""
 
 
@@ -81,7 +87,7 @@ class ExistingNetwork(Model):
     """Addresses of the range for pods; only a self-managed control plane needs to know them."""
     services_cidr: Cidr = "10.0.32.0/20"
     """Addresses that a self-managed cluster gives to services; they need no range of the subnet."""
-    project: str | None = None
+    project: Project | None = None
     """Host project of a shared VPC; own project if unset."""
 
     def network_id(self, project: str) -> str:

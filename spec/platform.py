@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 from spec.cluster import CpuPool as CpuPoolSpec
 from spec.cluster import GkeCluster, PoolOptions
 from spec.errors import SpecWarning
-from spec.model import Day, Flag, Labels, Model, Name, Zone
+from spec.model import INT32, Amount, Day, Flag, Labels, Model, Name, Zone
 from spec.multikueue import MultiKueue
 from spec.network import CreatedNetwork, Network
 from spec.queues import Cohort, Queue
@@ -55,9 +55,9 @@ Cluster = Annotated[
 class Rate(Model):
     """What you pay for a chip, to be used instead of list prices."""
 
-    usd_per_chip_hour: Annotated[float, Field(gt=0)]
+    usd_per_chip_hour: Amount
     """Price of one chip for an hour."""
-    spot_usd_per_chip_hour: Annotated[float | None, Field(gt=0)] = None
+    spot_usd_per_chip_hour: Amount | None = None
     """The same on spot capacity; without it spot has no price."""
     as_of: Day
     """Day on which this price was valid."""
@@ -97,7 +97,7 @@ class Platform(Model):
     """Let queues own more slices together than there are; what is beyond waits its turn."""
     cohorts: dict[Name, Cohort] = {}
     """Trees of cohorts, where queues share beyond one."""
-    priorities: dict[Name, Annotated[int, Field(strict=True)]] = {}
+    priorities: dict[Name, Annotated[int, Field(strict=True, ge=-INT32 - 1, le=INT32)]] = {}
     """Priority classes of workloads, by name; higher numbers go first."""
     multikueue: MultiKueue | None = None
     """Queues across several clusters: this one's part in it."""

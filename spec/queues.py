@@ -2,12 +2,36 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from spec.model import Count, Flag, Model, Name
 
 SliceCounts = dict[Name, Count]
 """Slices by the name of their group."""
+
+
+Weight = Annotated[float, Field(strict=True, ge=0, le=1_000_000, allow_inf_nan=False)]
+"""A share against other queues or cohorts."""
+
+
+def _limit_kind(value: object) -> str | None:
+    """Which form a limit has; the name of a form stands in no path."""
+    return {bool: "<all>", dict: "<counts>"}.get(type(value))
+
+
+Limit = Annotated[
+    Annotated[Flag, Tag("<all>")] | Annotated[SliceCounts, Tag("<counts>")],
+    Discriminator(
+        _limit_kind,
+        custom_error_type="refused",
+        custom_error_message="is neither true, false nor a mapping",
+        custom_error_context={
+            "message": "is neither true, false nor a number for each group of slices",
+            "hint": "write true, false, or for example {train: 2}",
+        },
+    ),
+]
+"""All, none, or as many slices of each group as said."""
 
 
 class Queue(Model):
@@ -19,11 +43,11 @@ class Queue(Model):
     """Slices that are the queue's own; 0: only by borrowing."""
     cohort: Name | None = None
     """Queues of one cohort use each other's idle slices; the platform's if unset."""
-    borrow: Flag | SliceCounts = False
+    borrow: Limit = False
     """Use idle slices of the cohort: all, none, or up to so many."""
-    lend: Flag | SliceCounts = True
+    lend: Limit = True
     """Let the cohort use idle slices: all, none, or up to so many."""
-    weight: Annotated[float, Field(ge=0)] = 1
+    weight: Weight = 1
     """Share of idle slices against other queues of the cohort."""
     strategy: Literal["BestEffortFIFO", "StrictFIFO"] = "BestEffortFIFO"
     """Whether a workload that does not fit holds up newer ones (StrictFIFO)."""
@@ -36,5 +60,5 @@ class Cohort(Model):
 
     parent: Name | None = None
     """The cohort it borrows from in turn."""
-    weight: Annotated[float, Field(ge=0)] = 1
+    weight: Weight = 1
     """Share against its siblings."""

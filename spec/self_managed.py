@@ -9,23 +9,25 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from spec.cluster import CpuPool, SystemPool
-from spec.model import Flag, KmsKey, Model, Name, Positive, Zone, quoted, text
+from spec.model import PROJECT, Flag, KmsKey, Model, Name, Zone, quoted, text
 from spec.network import AuthorizedNetwork
 
 _IMAGE_CHECK, _IMAGE_SCHEMA = text(
-    r"projects/[^/]+/global/images/(family/)?[^/]+", "a disk image", "projects/PROJECT/global/images/IMAGE"
+    rf"projects/({PROJECT})/global/images/(family/)?[a-z0-9-]+", "a disk image", "projects/PROJECT/global/images/IMAGE"
 )
 Image = Annotated[str, _IMAGE_CHECK, _IMAGE_SCHEMA]
 
 _VERSION_CHECK, _VERSION_SCHEMA = text(
-    r"1\.[0-9]{2}\.[0-9]+",
+    r"1\.[0-9]{2}\.[0-9]{1,4}",
     "an exact Kubernetes version",
     'for example "1.34.2"; the packages of hosts are pinned to it',
 )
 KubernetesVersion = Annotated[str, BeforeValidator(quoted), _VERSION_CHECK, _VERSION_SCHEMA]
 
 _SECRET_CHECK, _SECRET_SCHEMA = text(
-    r"projects/[^/]+/secrets/[A-Za-z0-9_-]+", "a secret of Secret Manager", "projects/PROJECT/secrets/NAME, no version"
+    rf"projects/({PROJECT})/secrets/[A-Za-z0-9_-]{{1,255}}",
+    "a secret of Secret Manager",
+    "projects/PROJECT/secrets/NAME, no version",
 )
 SecretName = Annotated[str, _SECRET_CHECK, _SECRET_SCHEMA]
 
@@ -64,7 +66,7 @@ class ControlPlane(Model):
     """Who may reach the API server, besides nodes. Without any, only the VPC's node range."""
     backups: Flag = False
     """Keep hourly snapshots of etcd in a bucket of the platform's own."""
-    backup_days: Positive = 14
+    backup_days: Annotated[int, Field(strict=True, ge=1, le=3650)] = 14
     """Days that a snapshot is kept."""
 
     @property

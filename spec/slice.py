@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from spec.capacity import Capacity, OnDemand
+from spec.capacity import BEHAVIOUR, Capacity, OnDemand
 from spec.catalogue import GENERATIONS, MACHINES
 from spec.cluster import Taint
-from spec.model import Duration, Flag, KmsKey, Labels, Model, Positive, text
+from spec.model import PROJECT, DiskSize, Duration, Flag, KmsKey, Labels, Model, Positive, text
 
 _EMAIL_CHECK, _EMAIL_SCHEMA = text(
     r"[a-z0-9-]+@[a-z0-9.-]+\.iam\.gserviceaccount\.com",
@@ -15,11 +15,13 @@ _EMAIL_CHECK, _EMAIL_SCHEMA = text(
     "NAME@PROJECT.iam.gserviceaccount.com, not a default account",
 )
 _IMAGE_CHECK, _IMAGE_SCHEMA = text(
-    r"(projects/[^/]+/)?global/images/(family/)?[^/]+", "a disk image", "projects/PROJECT/global/images/IMAGE"
+    rf"(projects/({PROJECT})/)?global/images/(family/)?[a-z0-9-]+",
+    "a disk image",
+    "projects/PROJECT/global/images/IMAGE",
 )
 
 _TEMPLATE_CHECK, _TEMPLATE_SCHEMA = text(
-    r"projects/[^/]+/(global|regions/[^/]+)/instanceTemplates/[^/]+",
+    rf"projects/({PROJECT})/(global|regions/[a-z0-9-]+)/instanceTemplates/[a-z0-9-]+",
     "an instance template",
     "projects/PROJECT/global/instanceTemplates/NAME",
 )
@@ -30,7 +32,7 @@ class BootDisk(Model):
 
     type: str | None = None
     """Disk type; the generation's default if unset."""
-    size_gb: Annotated[int, Field(strict=True, ge=10, le=65536)] = 100
+    size_gb: DiskSize = 100
     """Size in GB."""
 
 
@@ -94,8 +96,11 @@ class Slice(Model):
     """How many such slices."""
     capacity: Annotated[
         tuple[Capacity, ...],
-        Field(min_length=1),
-        BeforeValidator(_listed, json_schema_input_type=Capacity | Annotated[list[Capacity], Field(min_length=1)]),
+        Field(min_length=1, max_length=len(BEHAVIOUR)),
+        BeforeValidator(
+            _listed,
+            json_schema_input_type=Capacity | Annotated[list[Capacity], Field(min_length=1, max_length=len(BEHAVIOUR))],
+        ),
     ] = (OnDemand(model="on-demand"),)
     """Where hosts come from; a list is an order of fallback."""
     devices: Literal["device-plugin", "dra"] = "device-plugin"
@@ -126,7 +131,7 @@ class Slice(Model):
     """Kubernetes labels of the hosts."""
     taints: tuple[Taint, ...] = ()
     """Taints of the hosts, besides google.com/tpu."""
-    tags: tuple[str, ...] = ()
+    tags: Annotated[tuple[str, ...], Field(max_length=64)] = ()
     """Network tags of the hosts."""
     resource_labels: Labels = {}
     """Google Cloud labels of the hosts, for billing."""

@@ -8,8 +8,11 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from spec import other_words
 from spec.errors import SpecError
+from spec.model import shown
 from spec.platform import Platform, below
+from spec.slice import Slice
 
 WRITE = {
     "int_type": "a whole number",
@@ -22,6 +25,7 @@ WRITE = {
     "model_type": "a mapping of keys to values",
     "model_attributes_type": "a mapping of keys to values",
     "tuple_type": "a list",
+    "finite_number": "a number",
     "greater_than_equal": "{ge} or more",
     "greater_than": "more than {gt}",
     "less_than_equal": "{le} or less",
@@ -30,6 +34,9 @@ WRITE = {
     "too_short": "at least {min_length} of them",
 }
 """What to write instead, by pydantic's type of error, with that error's context filled in."""
+
+FOREIGN = {Slice: other_words.SLICE, Platform: other_words.PLATFORM}
+"""By model: keys of other tools, and what they are here."""
 
 TAGS = ("kind", "model")
 """Keys that tell the alternatives of a union apart."""
@@ -66,12 +73,15 @@ def _words(detail: ErrorDetails, place: Place) -> tuple[str, str, str]:
         return *_unknown_key(place), ""
     if kind == "literal_error":
         expected = [word.strip("'") for word in context["expected"].replace(" or ", ", ").split(", ")]
-        return f"{place.value!r} is not possible here", _similar(str(place.value), expected), ""
+        return f"{shown(place.value)} is not possible here", _similar(str(place.value), expected), ""
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return _wrong_alternative(context, place)
     if kind in WRITE:
-        return f"{_shown(place.value)} is not possible here", f"write {WRITE[kind].format(**context)}", ""
-    return f"{_shown(place.value)}: {detail['msg']}", "see docs/configuration.md", ""
+        instead = f"write {WRITE[kind].format(**context)}"
+        if place.value is None:
+            instead += ", or leave the key out"
+        return f"{shown(place.value)} is not possible here", instead, ""
+    return f"{shown(place.value)}: {detail['msg']}", "see docs/configuration.md", ""
 
 
 def _unknown_key(place: Place) -> tuple[str, str]:
@@ -79,6 +89,8 @@ def _unknown_key(place: Place) -> tuple[str, str]:
     owners = [f"{key}: {tag}" for other in place.alternatives for key, tag in _tags(other) if _has(other, place.key)]
     if owners:
         return f"is a setting of {' or '.join(owners)}", f"leave it out, or write {' or '.join(owners)}"
+    if word := FOREIGN.get(place.model, {}).get(place.key) if place.model else None:
+        return f"unknown key: {word.why}", word.instead
     return "unknown key", _similar(place.key, _keys(place.model))
 
 
@@ -96,11 +108,11 @@ def _wrong_alternative(context: Mapping[str, Any], place: Place) -> tuple[str, s
     key = context["discriminator"].strip("'")
     known = [tag for model in place.alternatives for _, tag in _tags(model)]
     if not isinstance(place.value, dict):
-        return f"{_shown(place.value)} is not possible here", _similar(str(place.value), known), ""
+        return f"{shown(place.value)} is not possible here", _similar(str(place.value), known), ""
     if key not in place.value:
         return "is missing", f"one of {', '.join(known)}", f".{key}"
     given = place.value[key]
-    return f"{_shown(given)} is not possible here", _similar(str(given), known), f".{key}"
+    return f"{shown(given)} is not possible here", _similar(str(given), known), f".{key}"
 
 
 def _similar(given: str, known: list[str]) -> str:
@@ -110,14 +122,6 @@ def _similar(given: str, known: list[str]) -> str:
 
 def _keys(model: type[BaseModel] | None) -> list[str]:
     return [key for key in model.model_fields if key != "project" or model is not Platform] if model else []
-
-
-def _shown(value: Any) -> str:
-    """A value short enough for a message."""
-    if isinstance(value, dict | list):
-        kind = "mapping" if isinstance(value, dict) else "list"
-        return f"a {kind}" if value else f"an empty {kind}"
-    return "nothing" if value is None else repr(value)
 
 
 def _place(location: tuple[int | str, ...], raw: Mapping[str, Any]) -> Place:
@@ -139,6 +143,8 @@ def _place(location: tuple[int | str, ...], raw: Mapping[str, Any]) -> Place:
             annotation = get_args(annotation)[0]
             if isinstance(value, list):
                 path, value = f"{path}[{part}]", value[part]
+        elif part.startswith("<"):  # the form of a limit, which nobody wrote
+            annotation = get_args(annotation)[-1]
         elif part != "[key]":
             model, annotation = _inside(annotation, part)
             path, key = f"{path}.{part}" if path else part, part

@@ -9,7 +9,7 @@ from spec import topology
 from spec.catalogue import GENERATIONS, MACHINES, Generation, Machine
 from spec.platform import PLATFORM_KEY
 from spec.rules.held import HELD, HELD_OF_GROUPS, Held
-from spec.rules.registry import PLATFORM, QUEUES, SHAPE, SLICE, Rule
+from spec.rules.registry import PLATFORM, QUEUES, SHAPE, SIZE, SLICE, Rule
 from spec.shape import shape
 from tools.permission_page import permissions_page
 from tools.policies_page import policies_page
@@ -29,6 +29,8 @@ def configuration_page() -> str:
         "",
         f"Everything below is one object, `{PLATFORM_KEY}` in `Pulumi.<stack>.yaml`; the project is `gcp:project`.",
         "Editors complete and check it after `# yaml-language-server: $schema=schema/platform.schema.json` in line 1.",
+        "Values mean what they mean to Pulumi's engine, not to YAML 1.1: `yes` and `off` are text, `010` is 8.",
+        "Days and moments may be written with or without quotes.",
         "`python -m tools explain -s <stack>` shows what follows from it. [rules.md](rules.md) lists what is refused.",
     ]
     for model in models():
@@ -172,6 +174,7 @@ def rules_page() -> str:
     ]
     sections: tuple[tuple[str, list[Rule[Any]]], ...] = (
         ("Shape of a slice", list(SHAPE.rules)),
+        ("All slices together", list(SIZE.rules)),
         ("A slice within its platform", list(SLICE.rules)),
         ("The platform as a whole", list(PLATFORM.rules)),
         ("Queues", list(QUEUES.rules)),

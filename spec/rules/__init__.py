@@ -1,7 +1,8 @@
 """What a platform must satisfy beyond the type of each key: one function a rule, with its reason and upstream source.
 
 `check` runs them all. Rules come in scopes: `shape` (one slice by itself, in order; the first refusal ends it, since
-later ones build on it), `slice` (a slice within its platform), `platform` and `queues`. A rule may be one back end's:
+later ones build on it), `size` (all slices together, before anything is made for each), `slice` (a slice within its
+platform), `platform` and `queues`. A rule may be one back end's:
 node pools of GKE, or managed instance groups of Compute Engine. A rule yields a `Finding` for each thing to put right;
 the docs table is made from this registry.
 """
@@ -16,8 +17,9 @@ from spec.rules import multikueue as _multikueue_rules  # noqa: F401
 from spec.rules import platform as _platform_rules  # noqa: F401
 from spec.rules import queues as _queue_rules  # noqa: F401
 from spec.rules import shape as _shape_rules  # noqa: F401
+from spec.rules import size as _size_rules  # noqa: F401
 from spec.rules import slices as _slice_rules  # noqa: F401
-from spec.rules.registry import PLATFORM, QUEUES, SHAPE, SLICE, Finding, SliceView
+from spec.rules.registry import PLATFORM, QUEUES, SHAPE, SIZE, SLICE, Finding, SliceView
 from spec.shape import resolve
 from spec.slice import Slice
 
@@ -36,12 +38,19 @@ def check(platform: Platform, *, backend: Backend | None, complete: bool = True)
         for name, spec in platform.slices.items()
         if f"slices.{name}" not in refusals
     ]
+    # Platform rules count pools and addresses, for which every slice must have a shape.
+    known = platform.model_copy(update={"slices": {view.name: view.spec for view in views}})
+    counted = known
+    if platform.multikueue:
+        elsewhere = {name: spec for name, spec in elsewhere.items() if f"multikueue.slices.{name}" not in refusals}
+        counted = known.model_copy(update={"multikueue": platform.multikueue.model_copy(update={"slices": elsewhere})})
+    if too_large := [SpecError(*_complete("", found)) for found in SIZE.findings(counted, "error", backend)]:
+        # A pool for each of a billion slices would take all memory, and say nothing more.
+        return (*errors, *too_large)
     for view in views:
         errors += (
             SpecError(*_complete(f"slices.{view.name}", found)) for found in SLICE.findings(view, "error", backend)
         )
-    # Platform rules count pools and addresses, for which every slice must have a shape.
-    known = platform.model_copy(update={"slices": {view.name: view.spec for view in views}})
     errors += (SpecError(*_complete("", found)) for found in PLATFORM.findings(known, "error", backend))
     if complete and not refusals:
         # Queues share out slices wherever these are.

@@ -139,6 +139,23 @@ def shortest_flex_start(view: SliceView) -> Iterator[Finding]:
 
 
 @SLICE.rule(
+    "flex-start-edits",
+    backend="compute",
+    level="warning",
+    reason="Another template makes single hosts anew one by one, and a flex-start host that is gone must queue again.",
+    source="Compute Engine documentation, update policy PROACTIVE; flex-start VMs",
+)
+def flex_start_edits(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        if isinstance(capacity, FlexStart) and not view.shape.multi_host:
+            yield Finding(
+                f"{path}.model",
+                "an edit of the hosts' settings makes them anew, and new flex-start hosts wait in the queue again",
+                "change such a group only when its jobs may stop",
+            )
+
+
+@SLICE.rule(
     "settings-of-gke",
     backend="compute",
     reason="A setting that hosts without GKE cannot honour is refused rather than ignored.",

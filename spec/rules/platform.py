@@ -3,21 +3,33 @@
 import math
 from collections.abc import Iterator
 from datetime import datetime
-from ipaddress import IPv4Network, ip_network
+from ipaddress import IPv4Network, collapse_addresses
 from itertools import combinations
 
-from spec.catalogue import GENERATIONS
+from spec.catalogue import GENERATIONS, HOSTS_PER_SUB_BLOCK
 from spec.cluster import GkeCluster
 from spec.hosts import CPU_MAX_PODS
 from spec.network import CreatedNetwork, pod_block
 from spec.platform import SYSTEM_POOL, Platform, default_machine
 from spec.rules.clusters import written_pools
 from spec.rules.registry import PLATFORM, Finding
-from spec.rules.slices import cloud_labels, key_region, node_marks
+from spec.rules.slices import GKE_POOL_NAME_LIMIT, cloud_labels, key_region, node_marks
 from spec.self_managed import ExistingCluster, SelfManagedCluster
 
-RESERVED_NAMESPACES = ("default", "kube-", "gke-", "gmp-", "kueue-system", "jobset-system")
+RESERVED_NAMESPACES = ("default", "kueue-system", "jobset-system", "dra-driver-google-tpu", "istio-system")
+RESERVED_PREFIXES = ("kube-", "gke-", "gmp-")
 GOOGLE_RESERVED_ADDRESSES = 4
+LARGEST_RANGE = 4
+WIDEST_ACCESS = 6
+MOST_ADDRESSES = 2**28
+"""Addresses that may reach a control plane, all networks together: those of sixteen large providers."""
+
+PROHIBITED_RANGES = {
+    "0.0.0.0/8": "this network's own",
+    "127.0.0.0/8": "loopback",
+    "169.254.0.0/16": "link-local",
+    "224.0.0.0/4": "multicast",
+}
 WINDOW_MIN_HOURS = 4
 AVAILABLE_HOURS, ROLLING_DAYS = 48, 32
 
@@ -38,6 +50,8 @@ def pool_names_unique(platform: Platform) -> Iterator[Finding]:
         owners[name] = f"cluster.cpu_pools.{name}"
     plans: dict[str, str] = {}
     for plan in platform.slice_plans:
+        if plan.name in plans and plans[plan.name] == plan.group:
+            continue  # one model twice in a list of fallbacks, which a rule of slices explains
         if plan.name in plans:
             yield Finding(
                 f"slices.{plan.group}", f"slices.{plans[plan.name]} has a fallback of that name", "choose another name"
@@ -69,13 +83,29 @@ def access_not_open(platform: Platform) -> Iterator[Finding]:
         instead = "from within the VPC's node range the API server is reachable anyway"
     else:
         return
+    hint = f"name the addresses you call from, or leave it out: {instead}"
     for index, network in enumerate(networks):
-        if ip_network(network.cidr).prefixlen == 0:
-            yield Finding(
-                f"{path}[{index}].cidr",
-                f"{network.cidr} is the whole internet",
-                f"name the addresses you call from, or leave it out: {instead}",
-            )
+        if IPv4Network(network.cidr).prefixlen < WIDEST_ACCESS:
+            what = "the whole internet" if network.cidr.endswith("/0") else "a large part of the internet"
+            yield Finding(f"{path}[{index}].cidr", f"{network.cidr} is {what}", hint)
+            return
+    together = sum(network.num_addresses for network in collapse_addresses(IPv4Network(n.cidr) for n in networks))
+    if together > MOST_ADDRESSES:
+        yield Finding(path, "are together a large part of the internet", hint)
+
+
+@PLATFORM.rule(
+    "ranges-usable",
+    reason="Some ranges are never addresses of machines.",
+    source="VPC documentation, prohibited IPv4 subnet ranges",
+)
+def ranges_usable(platform: Platform) -> Iterator[Finding]:
+    for key, given in _known_ranges(platform).items():
+        for prohibited, what in PROHIBITED_RANGES.items():
+            if given.overlaps(IPv4Network(prohibited)):
+                yield Finding(
+                    f"network.{key}", f"{given} has {what} addresses ({prohibited})", "for example 10.0.0.0/20"
+                )
 
 
 @PLATFORM.rule(
@@ -114,7 +144,7 @@ def ranges_large_enough(platform: Platform) -> Iterator[Finding]:
             yield Finding(
                 f"network.{key}",
                 f"{ranges[key]} has {ranges[key].num_addresses} addresses; {what} need {needed}",
-                f"use a /{prefix} or larger",
+                f"use a /{prefix} or larger" if prefix >= LARGEST_RANGE else "no range is that large: ask for fewer",
             )
 
 
@@ -214,6 +244,22 @@ def pool_bounds(platform: Platform) -> Iterator[Finding]:
 
 
 @PLATFORM.rule(
+    "cpu-pool-name",
+    backend="gke",
+    reason="A node pool's name has at most 40 characters.",
+    source="GKE API, NodePool.name",
+)
+def cpu_pool_name(platform: Platform) -> Iterator[Finding]:
+    for name in platform.cluster.cpu_pools:
+        if (excess := len(name) - GKE_POOL_NAME_LIMIT) > 0:
+            yield Finding(
+                f"cluster.cpu_pools.{name}",
+                f"the name has more than {GKE_POOL_NAME_LIMIT} characters",
+                f"shorten the name by {excess}",
+            )
+
+
+@PLATFORM.rule(
     "pool-labels",
     reason="Labels in Google's and Kubernetes' domains are set for you, and drift when declared.",
     source="Kubernetes label syntax",
@@ -229,11 +275,41 @@ def pool_labels(platform: Platform) -> Iterator[Finding]:
     source="Kubernetes and GKE documentation",
 )
 def namespaces(platform: Platform) -> Iterator[Finding]:
-    for index, name in enumerate(platform.namespaces):
-        if name.startswith(RESERVED_NAMESPACES):
-            yield Finding(f"namespaces[{index}]", f"{name} belongs to the system", "choose another name")
-        if name in platform.namespaces[:index]:
-            yield Finding(f"namespaces[{index}]", f"{name} is in the list twice", "name it once")
+    lists = {"namespaces": platform.namespaces}
+    lists |= {f"queues.{name}.namespaces": queue.namespaces for name, queue in platform.queues.items()}
+    for path, names in lists.items():
+        seen: set[str] = set()
+        for index, name in enumerate(names):
+            if name in RESERVED_NAMESPACES or name.startswith(RESERVED_PREFIXES):
+                yield Finding(f"{path}[{index}]", f"{name} belongs to the system", "choose another name")
+            if name in seen:
+                yield Finding(f"{path}[{index}]", f"{name} is in the list twice", "name it once")
+            seen.add(name)
+
+
+@PLATFORM.rule(
+    "sub-blocks-once",
+    reason="Slices of two groups in one sub-block must fit it together; a tpu7x sub-block has 16 hosts.",
+    source="GKE documentation, TPU sub-blocks; cluster-toolkit gke-tpu-7x",
+)
+def sub_blocks_once(platform: Platform) -> Iterator[Finding]:
+    taken: dict[str, int] = {}
+    for plan in platform.slice_plans:
+        if plan.generation.name != "tpu7x" or plan.capacity != "reservation":
+            continue
+        own: dict[str, int] = {}
+        for pool in plan.pools:
+            for name in pool.reservation.values if "/reservationSubBlocks/" in pool.reservation.values[0] else ():
+                own[name] = own.get(name, 0) + (plan.hosts if plan.multi_host else plan.count)
+        for name, hosts in own.items():
+            if name in taken and taken[name] + hosts > HOSTS_PER_SUB_BLOCK:
+                yield Finding(
+                    f"slices.{plan.group}.capacity.sub_block",
+                    f"{name.rpartition('/')[2]} has other slices already: {taken[name] + hosts} hosts together, "
+                    f"in a sub-block of {HOSTS_PER_SUB_BLOCK}",
+                    "name a sub-block for each group",
+                )
+            taken[name] = taken.get(name, 0) + hosts
 
 
 @PLATFORM.rule("prices", reason="A price is that of a generation.", source="this program")

@@ -30,6 +30,24 @@ def queue_slices(platform: Platform) -> Iterator[Finding]:
 
 
 @QUEUES.rule(
+    "queue-limits",
+    reason="A limit is of a queue's own groups of slices; what it does not own it cannot lend.",
+    source="Kueue v0.19 pkg/webhooks: lendingLimit must be less than or equal to nominalQuota",
+)
+def queue_limits(platform: Platform) -> Iterator[Finding]:
+    for name, queue in platform.queues.items():
+        for key, limit in (("borrow", queue.borrow), ("lend", queue.lend)):
+            for group, most in limit.items() if isinstance(limit, dict) else ():
+                path = f"queues.{name}.{key}.{group}"
+                if group not in queue.slices:
+                    known = ", ".join(queue.slices)
+                    yield Finding(path, f"the queue has no slices {group}", f"one of {known}, or add it to its slices")
+                elif key == "lend" and most > queue.slices[group]:
+                    own = queue.slices[group]
+                    yield Finding(path, f"{most} slices to lend, where the queue owns {own}", f"write {own} or less")
+
+
+@QUEUES.rule(
     "queue-cohorts",
     reason="Cohorts form trees.",
     source="Kueue, hierarchical cohorts",

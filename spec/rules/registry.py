@@ -87,6 +87,7 @@ class Scope(Generic[View]):
 
 
 SHAPE: Scope[Slice] = Scope()
+SIZE: Scope[Platform] = Scope()
 SLICE: Scope[SliceView] = Scope()
 PLATFORM: Scope[Platform] = Scope()
 QUEUES: Scope[Platform] = Scope()

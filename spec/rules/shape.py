@@ -13,6 +13,7 @@ from spec.catalogue import (
     MAX_HOSTS_PER_POOL,
     Generation,
 )
+from spec.model import shown
 from spec.rules.registry import SHAPE, Finding
 from spec.shape import candidates, resolve, shapes_of_size
 from spec.slice import Slice
@@ -32,29 +33,13 @@ SUGGESTIONS = 8
 
 
 @SHAPE.rule(
-    "one-shape",
-    reason="A topology alone can be one host or several: 2x4 is one ct6e-standard-8t or two ct6e-standard-4t.",
-    source="GKE documentation; cluster-autoscaler IsMultiHostTpuPodslice",
-)
-def one_shape(spec: Slice) -> Iterator[Finding]:
-    given = tuple(key for key in ("machine_type", "generation", "topology", "chips") if getattr(spec, key) is not None)
-    if given not in WAYS:
-        yield Finding(
-            "",
-            f"{' and '.join(given) or 'nothing'} given; a slice is exactly one of: "
-            "machine_type and topology, generation and topology, generation and chips",
-            "for example machine_type: ct6e-standard-4t with topology: 4x4",
-        )
-
-
-@SHAPE.rule(
     "no-bare-suffix",
     reason="Tools read the number in v5p-8 differently: as TensorCores (xpk) or as chips (cluster-toolkit, kinetic).",
     source="xpk system_characteristics.py; cluster-toolkit pkg/config/hardware.go",
 )
 def no_bare_suffix(spec: Slice) -> Iterator[Finding]:
     for key in ("machine_type", "generation"):
-        match = re.fullmatch(r"([a-z0-9]+)-([0-9]+)", (getattr(spec, key) or "").lower())
+        match = re.fullmatch(r"([a-z0-9]{1,20})-([0-9]{1,6})", (getattr(spec, key) or "").lower())
         generation = match and GENERATIONS.get(OTHER_NAMES.get(match[1], match[1]))
         if match and generation:
             yield Finding(key, *_readings(getattr(spec, key), generation, int(match[2])))
@@ -83,6 +68,33 @@ def _sized(generation: Generation, chips: int) -> str:
 
 
 @SHAPE.rule(
+    "one-shape",
+    reason="A topology alone can be one host or several: 2x4 is one ct6e-standard-8t or two ct6e-standard-4t.",
+    source="GKE documentation; cluster-autoscaler IsMultiHostTpuPodslice",
+)
+def one_shape(spec: Slice) -> Iterator[Finding]:
+    given = tuple(key for key in ("machine_type", "generation", "topology", "chips") if getattr(spec, key) is not None)
+    if given not in WAYS:
+        yield Finding(
+            "",
+            f"{' and '.join(given) or 'nothing'} given; a slice is exactly one of: "
+            "machine_type and topology, generation and topology, generation and chips",
+            _example(spec),
+        )
+
+
+def _example(spec: Slice) -> str:
+    """A way to write a slice, of the generation that a person may have meant."""
+    named = f"{spec.machine_type or ''} {spec.generation or ''}".lower()
+    machine = MACHINES.get((spec.machine_type or "").lower())
+    generation = machine.generation if machine else next((g for g in GENERATIONS.values() if g.name in named), None)
+    if generation is None or generation.name == "v6e":
+        return "for example machine_type: ct6e-standard-4t with topology: 4x4"
+    several = next(dims for dims in topology.shapes(generation) if len(candidates(generation, dims)) == 1)
+    return f"for example generation: {generation.name} with topology: {topology.render(several)}"
+
+
+@SHAPE.rule(
     "known-generation",
     reason="Host counts, labels and limits follow from the generation.",
     source="cluster-autoscaler machine type tables",
@@ -92,7 +104,7 @@ def known_generation(spec: Slice) -> Iterator[Finding]:
     if name is not None and name not in GENERATIONS:
         lowered = name.lower()
         close = [OTHER_NAMES[lowered]] if lowered in OTHER_NAMES else get_close_matches(lowered, GENERATIONS, 1)
-        yield Finding("generation", f"{name!r} is not a TPU generation", _choice(close, GENERATIONS))
+        yield Finding("generation", f"{shown(name)} is not a TPU generation", _choice(close, GENERATIONS))
 
 
 @SHAPE.rule(
@@ -108,7 +120,7 @@ def known_machine_type(spec: Slice) -> Iterator[Finding]:
         yield Finding("machine_type", f"{name} is not offered here: {FOREIGN_MACHINES[name]}", _choice([], MACHINES))
         return
     close = get_close_matches(name.lower(), MACHINES, 1)
-    yield Finding("machine_type", f"{name!r} is not a TPU machine type", _choice(close, MACHINES))
+    yield Finding("machine_type", f"{shown(name)} is not a TPU machine type", _choice(close, MACHINES))
 
 
 def _choice(close: list[str], known: Iterable[str]) -> str:
@@ -121,11 +133,12 @@ def _choice(close: list[str], known: Iterable[str]) -> str:
     source="GKE documentation, label cloud.google.com/gke-tpu-topology",
 )
 def topology_form(spec: Slice) -> Iterator[Finding]:
-    if spec.topology is None or re.fullmatch(r"[1-9][0-9]*(x[1-9][0-9]*){1,2}", spec.topology):
+    if spec.topology is None or re.fullmatch(r"[1-9][0-9]{0,5}(x[1-9][0-9]{0,5}){1,2}", spec.topology):
         return
-    sides = re.findall(r"[1-9][0-9]*", spec.topology)
-    hint = f"write {'x'.join(sides)}" if len(sides) in (2, 3) else "for example 4x4, or 4x4x8 in three dimensions"
-    yield Finding("topology", f"{spec.topology!r} is not a topology", hint)
+    hint = "for example 4x4, or 4x4x8 in three dimensions"
+    if re.fullmatch(r"\s*[1-9][0-9]{0,3}(\s*[xX*,]\s*[1-9][0-9]{0,3}){1,2}\s*", spec.topology):
+        hint = f"write {'x'.join(re.findall('[0-9]+', spec.topology))}"
+    yield Finding("topology", f"{shown(spec.topology)} is not a topology", hint)
 
 
 @SHAPE.rule(
@@ -165,7 +178,9 @@ def topology_order(spec: Slice) -> Iterator[Finding]:
 def topology_exists(spec: Slice) -> Iterator[Finding]:
     dims, generation = _dims(spec), _generation(spec)
     if dims and not topology.exists(generation, dims):
-        limit = f" (sides are multiples of 4, at most {generation.cubes} 4x4x4 cubes)" if generation.cubes else ""
+        small = ", ".join(map(topology.render, topology.SMALL_SHAPES_3D))
+        large = f"sides are multiples of 4, at most {generation.cubes} 4x4x4 cubes, but for {small}"
+        limit = f" ({large})" if generation.cubes else ""
         yield Finding(
             "topology",
             f"{generation.name} has no topology {spec.topology}{limit}",

@@ -7,7 +7,7 @@ from spec import versions
 from spec.capacity import BEHAVIOUR, MAX_FLEX_SECONDS, FlexStart, Queued, Reservation
 from spec.catalogue import GENERATIONS, HOSTS_PER_SUB_BLOCK, KNOWN_ZONES, MACHINES
 from spec.cluster import Taint
-from spec.model import Labels
+from spec.model import Labels, shown
 from spec.rules.registry import SLICE, Finding, SliceView
 from spec.slices import plan_group
 from spec.versions import Floor
@@ -16,6 +16,8 @@ CUBE = "4x4x4"
 GKE_POOL_NAME_LIMIT = 40
 OLDEST_OFFERED = "1.32"
 """No release channel starts a cluster below this line any more, so lower floors need no warning."""
+
+SHORTEST_RUN, LONGEST_RUN = 30, 120 * 86400
 
 RESERVED_LABEL_DOMAINS = ("cloud.google.com", "google.com", "kubernetes.io", "k8s.io", "gke.io", "tpu-platform")
 
@@ -87,6 +89,34 @@ def dws_duration(view: SliceView) -> Iterator[Finding]:
                 f"{capacity.max_run_duration} is longer than the seven days that {capacity.model} lends hosts for",
                 "write 7d or less",
             )
+
+
+@SLICE.rule(
+    "run-duration",
+    reason="Compute Engine limits the run time of a machine to 30 seconds up to 120 days.",
+    source="Compute Engine documentation, limit the run time of a VM",
+)
+def run_duration(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        given = getattr(capacity, "max_run_duration", None)
+        if given and not SHORTEST_RUN <= int(given[:-1]) <= LONGEST_RUN:
+            yield Finding(f"{path}.max_run_duration", f"{given} is not possible", "write 30s to 120d, or leave it out")
+
+
+@SLICE.rule(
+    "capacity-assumed",
+    level="warning",
+    reason="On-demand hosts cost list price from the first update on, so nobody should get them unasked.",
+    source="this program",
+)
+def capacity_assumed(view: SliceView) -> Iterator[Finding]:
+    if "capacity" not in view.spec.model_fields_set:
+        models = ", ".join(model for model in BEHAVIOUR if model != "on-demand")
+        yield Finding(
+            "capacity",
+            "is not given: on-demand is assumed, at list price",
+            f"write on-demand if you mean it, or {models}",
+        )
 
 
 @SLICE.rule(
@@ -165,6 +195,10 @@ def reservation_parts(view: SliceView) -> Iterator[Finding]:
                 f"{path}.sub_block",
                 f"{given} sub-blocks for {view.spec.count} slices",
                 "give one sub-block for all slices, or one for each",
+            )
+        elif len(set(capacity.sub_block)) < given:
+            yield Finding(
+                f"{path}.sub_block", "has a sub-block twice", "name each once; one for all slices needs no list"
             )
         elif given > 1 and not view.shape.multi_host:
             yield Finding(
@@ -452,18 +486,23 @@ def node_marks(prefix: str, labels: Labels, taints: Sequence[Taint]) -> Iterator
     marks = [(f"labels.{key}", f"labels.{key}", key, value) for key, value in labels.items()]
     for index, taint in enumerate(taints):
         marks.append((f"taints[{index}].key", f"taints[{index}].value", taint.key, taint.value))
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(taints):
+        if (taint.key, taint.effect) in seen:
+            yield Finding(f"{prefix}taints[{index}]", f"{taint.key} with {taint.effect} is there twice", "keep one")
+        seen.add((taint.key, taint.effect))
     for key_path, value_path, key, value in marks:
         yield from reserved(f"{prefix}{key_path}", key)
         if not re.fullmatch(LABEL_KEY, key):
             yield Finding(
                 f"{prefix}{key_path}",
-                f"{key!r} is not a label key",
+                f"{shown(key)} is not a label key",
                 "letters, digits, -, _ and . with an optional domain/",
             )
         if not re.fullmatch(LABEL_VALUE, value):
             yield Finding(
                 f"{prefix}{value_path}",
-                f"{value!r} is not a label value",
+                f"{shown(value)} is not a label value",
                 "at most 63 letters, digits, -, _ and .",
             )
 
@@ -497,9 +536,15 @@ def cloud_labels(path: str, labels: dict[str, str]) -> Iterator[Finding]:
 
 @SLICE.rule("network-tags", reason="Network tags are names.", source="Compute Engine API, tags")
 def network_tags(view: SliceView) -> Iterator[Finding]:
+    seen: set[str] = set()
     for index, tag in enumerate(view.spec.tags):
         if not re.fullmatch(NETWORK_TAG, tag):
-            yield Finding(f"tags[{index}]", f"{tag!r} is not a network tag", "lower-case letters, digits and hyphens")
+            yield Finding(
+                f"tags[{index}]", f"{shown(tag)} is not a network tag", "lower-case letters, digits and hyphens"
+            )
+        if tag in seen:
+            yield Finding(f"tags[{index}]", f"{shown(tag)} is there twice", "name it once")
+        seen.add(tag)
 
 
 @SLICE.rule(

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
-import yaml
 from google.protobuf import json_format
 from pulumi.runtime import mocks, rpc
 
+from spec import stack_file
 from tools.in_process import run
 
 ROOT = Path(__file__).parents[2]
@@ -165,7 +165,7 @@ def record(
 
 def stack_config(path: Path) -> dict[str, str]:
     """The configuration the engine would hand to the program for a stack file: full keys, objects as JSON."""
-    config = yaml.safe_load(path.read_text())["config"]
+    config = stack_file.read(path)
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
 
 

@@ -62,6 +62,15 @@ def names(verdict: Json, *, allowed: bool = False) -> set[str]:
     return {finding["name"] for finding in verdict["findings"] if finding["allowed"] is allowed}
 
 
+def rename_in_state(project: Project, new: str, old: str) -> None:
+    """Give a resource in the state the logical name that the program gave it before."""
+    exported = project.succeed("stack", "export", "-s", STACK)
+    assert new in exported
+    file = project.folder / "renamed.json"
+    file.write_text(exported.replace(new, old))
+    project.succeed("stack", "import", "-s", STACK, "--file", str(file))
+
+
 def test_the_gate_stops_what_gives_up_capacity_and_passes_what_does_not(
     project: Project, previewed: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -70,6 +79,8 @@ def test_the_gate_stops_what_gives_up_capacity_and_passes_what_does_not(
     assert first["passes"]
     assert (first["before"]["chips"], first["after"]["chips"]) == (0, 17)
     project.up(STACK)
+    rename_in_state(project, "queues-localqueue-team.team", "queues-localqueue-team-team")
+    project.assert_clean(STACK)  # a stack that knows local queues by their former names keeps them
 
     write(project, train={"labels": {"team": "a"}})
     labelled = judged(previewed())
@@ -81,7 +92,7 @@ def test_the_gate_stops_what_gives_up_capacity_and_passes_what_does_not(
 
     write(project, queues={"team": TEAM})
     queue = judged(previewed())
-    assert names(queue) == {"queues-clusterqueue-guest", "queues-localqueue-guest-team"}
+    assert names(queue) == {"queues-clusterqueue-guest", "queues-localqueue-guest.team"}
     assert {finding["kind"] for finding in queue["findings"]} == {"queue"}
     only_one = judged(previewed(), "queues-clusterqueue-guest")
     assert names(only_one, allowed=True) == {"queues-clusterqueue-guest"}

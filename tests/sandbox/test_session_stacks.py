@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from sandbox import environment, toolchain
-from sandbox.kubernetes import assets
-from sandbox.run_directory import RunDirectory
 from sandbox.stacks import SECRET_PLACEHOLDER, endpoints, merged, option, words
 from sandbox.toolchain.kubernetes_binaries import KUBERNETES_VERSION
-from tests.sandbox.conftest import short_directory
+from tests.sandbox.tiny import Run, tiny_engine
 
 PROJECT = "name: tiny\nruntime: {name: python, options: {virtualenv: .venv}}\n"
 PROGRAM = """
@@ -28,8 +24,6 @@ pulumi.export("endpoint", pulumi.Config("gcp").get("containerCustomEndpoint"))
 pulumi.export("password", pulumi.Config().get_secret("password"))
 """
 STACK_FILE = "# kept as it is\nconfig:\n  tiny:shape: 2x4  # with its comment\n"
-
-Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +51,8 @@ def test_words_leave_out_flags_and_their_values() -> None:
 
 def test_merged_adds_endpoints_and_keeps_the_rest() -> None:
     extra = endpoints("http://127.0.0.1:1", "token")
-    content = merged({"config": {"gcp:project": "p", "tpu:x": {"a": [1]}}, "environment": ["e"]}, "salt", extra)
+    committed = "config: {'gcp:project': p, 'tpu:x': {a: [1]}}\nenvironment: [e]\n"
+    content = yaml.safe_load(merged(committed, "salt", extra))
     assert content["environment"] == ["e"]
     assert content["encryptionsalt"] == "salt"
     assert content["config"] == {"gcp:project": "p", "tpu:x": {"a": [1]}, **extra}
@@ -70,10 +65,40 @@ def test_merged_replaces_secrets_and_what_encrypts_them() -> None:
         "encryptedkey": "k",
         "config": {"a:password": {"secure": "v1:x"}, "a:list": [{"key": {"secure": "v1:y"}}], "a:plain": "v"},
     }
-    content = merged(committed, None, {})
+    content = yaml.safe_load(merged(yaml.safe_dump(committed), None, {}))
     assert content == {
         "config": {"a:password": SECRET_PLACEHOLDER, "a:list": [{"key": SECRET_PLACEHOLDER}], "a:plain": "v"}
     }
+
+
+def test_merged_leaves_every_value_as_it_is_written() -> None:
+    """PyYAML writes `yes` as true, `010` as 8 and a day as a day; the engine is to see what a person wrote."""
+    values = [
+        "yes",
+        "010",
+        "0o10",
+        "1e1",
+        "1:30",
+        "2026-12-01",
+        "2026-12-01T10:00:00Z",
+        "'5'",
+        '"\\t"',
+        "~",
+        "!!int '5'",
+    ]
+    merging = merged(f"config: {{a:x: [{', '.join(values)}, &a {{b: null}}], a:y: {{<<: *a}}}}\n", None, {})
+    assert [line.strip().removeprefix("- ") for line in merging.splitlines()[2:]] == [
+        *values,
+        "&a",
+        "b: null",
+        "a:y:",
+        "<<: *a",
+    ]
+
+
+@pytest.mark.parametrize(("empty", "extra"), [("", {}), ("# nothing\n", {"a:b": "c"}), ("config:\n", {"a:b": "c"})])
+def test_merged_adds_to_an_empty_file(empty: str, extra: dict[str, str]) -> None:
+    assert yaml.safe_load(merged(empty, None, extra))["config"] == extra
 
 
 @pytest.fixture
@@ -89,27 +114,8 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pulumi(project: Path) -> Iterator[Run]:
-    """The sandbox's `pulumi`, run in the project, with an emulator address but no emulator: no provider is used."""
-    with short_directory() as scratch:
-        run = RunDirectory(scratch / "run")
-        run.root.mkdir()
-        run.backend.mkdir()
-        run.ready_file.write_text(json.dumps({"url": "http://127.0.0.1:1", "pid": os.getpid()}))
-        run.kubernetes.mkdir()
-        run.token_file.write_text("token")
-        environment.install(run, toolchain.engine(), assets.program("kubectl"), environment.Plugins.STAND_IN)
-
-        def call(*arguments: str, cwd: Path = project, **extra: str) -> subprocess.CompletedProcess[str]:
-            return subprocess.run(
-                [run.bin / "pulumi", *arguments],
-                cwd=cwd,
-                env={**environment.variables(run), **extra},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-
-        yield call
+    with tiny_engine(project) as run:
+        yield run
 
 
 def outputs(run: Run, *arguments: str) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from spec.platform import below
-from spec.rules.registry import PLATFORM, QUEUES, SHAPE, SLICE, Finding, Rule
-from tests.spec import cases_without_gke
+from spec.rules.registry import PLATFORM, QUEUES, SHAPE, SIZE, SLICE, Finding, Rule
+from tests.spec import cases_configuration, cases_without_gke
 from tests.spec.cases import V6E, Case, at
 from tests.spec.platforms import errors, load, raw
 
@@ -748,10 +748,12 @@ ERRORS = [
         "same names",
         ({}, MANAGER),
     ),
+    *cases_configuration.ERRORS,
     *cases_without_gke.ERRORS,
 ]
 
 WARNINGS = [
+    *cases_configuration.WARNINGS,
     *cases_without_gke.WARNINGS,
     Case(
         "zone-unlisted",
@@ -859,7 +861,7 @@ def test_warning(case: Case) -> None:
 
 
 def all_rules() -> list[Rule[Any]]:
-    return [*SHAPE.rules, *SLICE.rules, *PLATFORM.rules, *QUEUES.rules]
+    return [*SHAPE.rules, *SIZE.rules, *SLICE.rules, *PLATFORM.rules, *QUEUES.rules]
 
 
 def test_every_rule_has_a_case() -> None:
@@ -885,7 +887,7 @@ def test_the_named_rule_is_the_one_that_speaks(case: Case, monkeypatch: pytest.M
 
         return replace(rule, check=check) if rule.id == case.rule else rule
 
-    for scope in (SHAPE, SLICE, PLATFORM, QUEUES):
+    for scope in (SHAPE, SIZE, SLICE, PLATFORM, QUEUES):
         monkeypatch.setattr(scope, "rules", [overheard(rule) for rule in scope.rules])  # type: ignore[attr-defined]
     platform = written(case.wrong)
     if case in ERRORS:

@@ -535,7 +535,8 @@ def test_an_api_that_is_off_does_not_stop_the_other_checks() -> None:
 def test_a_connection_that_breaks_keeps_what_was_found() -> None:
     lost = NoConnectionError("no connection to Google: gone", "check network")
     answers = Answers(projects__projects__get={"state": "ACTIVE"}, services__services__list=lost)
-    result = preflight(load(), "test", answers)  # type: ignore[arg-type]
+    slices = {"s": {"machine_type": "ct6e-standard-4t", "topology": "4x4", "capacity": "on-demand"}}
+    result = preflight(load(slices), "test", answers)  # type: ignore[arg-type]
     assert not result.connected
     assert [row.check for row in result.rows] == ["plan", "network", "project", "cloud"]
 
