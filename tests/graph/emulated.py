@@ -119,6 +119,22 @@ class EmulatedCloud:
             planned[short(urn)] = Planned(REFUSED if self.standing[urn].request.protect else DELETE)
         return planned
 
+    def update(self, monitor: GraphMonitor) -> None:
+        """Change what stands as the graph says, where nothing is made, replaced or deleted; then read all again."""
+        for urn, request in _google(monitor):
+            subject, standing = Subject.of(urn), self.standing[urn]
+            inputs = self._inputs(request)
+            ignored = list(request.ignoreChanges)
+            for path in ignored:
+                _reset(inputs, standing.inputs, path.split("."))
+            news = self._checked(subject, standing.inputs, inputs)
+            outputs, identity = standing.outputs, str(standing.outputs["id"])
+            if self._changes(subject, standing, news, request)[0]:
+                made = self._provider.update(subject, identity, outputs, copy.deepcopy(news), ignored, 0, False)
+                outputs = plain(dict(made))
+            read = self._provider.read(subject, identity, copy.deepcopy(news), outputs)
+            self.standing[urn] = Standing(request, news, plain(dict(read.outputs)))
+
     def _planned(self, urn: str, request: Any, replaced: set[str]) -> Planned:
         subject, standing = Subject.of(urn), self.standing[urn]
         if self._falls_with(standing, subject, replaced):

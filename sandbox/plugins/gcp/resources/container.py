@@ -368,6 +368,9 @@ class Cluster(_Gke):
         placed: Fields = {**dict.fromkeys(PLACES), **COMMON, **self.fields}
         given = without_empties(to_rest(context.schema.properties, inputs, placed))
         cluster = merged(self.always, given)
+        if get(cluster, f"{_IP_ENDPOINTS}.enabled") is False:
+            # Of an IP endpoint that is off the provider sends that, and nothing else.
+            cluster["controlPlaneEndpointsConfig"]["ipEndpointsConfig"] = {"enabled": False}
         if "locations" in cluster and is_zone(variables["location"]):
             cluster["locations"] = sorted({*cluster["locations"], variables["location"]})
         if "ipAllocationPolicy" in cluster:
@@ -428,6 +431,9 @@ class Cluster(_Gke):
         values = super().outputs(context, identity, variables, found, known)
         if "nodeLocations" in values:
             values["nodeLocations"] = [zone for zone in values["nodeLocations"] if zone != found.get("zone")]
+        if "privateClusterConfig" in values and get(found, _IP_ENDPOINTS) is not None:
+            # The negation of a flag that may be absent, which is false.
+            values["privateClusterConfig"].setdefault("enablePrivateEndpoint", True)
         return values
 
     def _kept(self, name: str, each: Any) -> bool:
@@ -602,6 +608,8 @@ class NodePool(_Gke):
     def _pool(self, context: Context, inputs: Inputs) -> Json:
         placed: Fields = {**dict.fromkeys(PLACES), **COMMON, **self.fields}
         given = to_rest(context.schema.properties, inputs, placed)
+        if get(given, "upgradeSettings.maxSurge") == 0:
+            del given["upgradeSettings"]["maxSurge"]
         if "autoscaling" in given:
             given["autoscaling"] = {**_AUTOSCALING_ZEROS, **given["autoscaling"]}
         given.pop("initialNodeCount", None)
