@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Literal
 
 FOLDER = Path(__file__).parent / "bootstrap"
-COMMON = "common.sh"
+PARTS = {
+    "node": ("common", "host", "node"),
+    "control_plane": ("common", "host", "cluster", "publish", "upkeep", "control_plane"),
+}
 
 
 @cache
 def boot_script(role: Literal["control_plane", "node"]) -> str:
-    """The text of a role's script, behind the functions that both scripts use."""
-    return "".join((FOLDER / name).read_text() for name in (COMMON, f"{role}.sh"))
+    """The text of a role's script: its parts, one after the other, of which the last one runs something."""
+    return "".join((FOLDER / f"{part}.sh").read_text() for part in PARTS[role])

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Boot script of a node; common.sh stands in front of it. It runs at every boot, joins the cluster once, and waits as
+# Last part of a node's boot script. It runs at every boot, joins the cluster once, and waits as
 # long as it takes for a join token: the control plane may come up after the nodes.
 
 # Prints taints "key=value:Effect,key:Effect" as a YAML list. Values are strings, "1" and "true" too.

@@ -15,7 +15,7 @@ from tests.bootstrap.machine import MOVED, SHIMS, Role
 ROLES: tuple[Role, ...] = ("node", "control_plane")
 STAND_INS = sorted(path for path in SHIMS.rglob("*") if path.is_file())
 # Compute Engine takes 256 KB for one metadata value.
-LIMIT = 32_000
+LIMIT = 64_000
 FORBIDDEN = {
     "joining a cluster without verifying it": r"unsafeSkip|--insecure\b|curl\b.*\s-k\s",
     "a token that never ends": r"ttl[^\w]*\"?0\b",
