@@ -20,6 +20,10 @@ CONTROL_PLANE_LABEL = "node-role.kubernetes.io/control-plane"
 # It must run before it has taken the first of these off its own node.
 TOLERATED = ("node.cloudprovider.kubernetes.io/uninitialized", "node.kubernetes.io/not-ready", CONTROL_PLANE_LABEL)
 HEALTH_PORT = 10258
+# Without it the manager knows the machines of its own zone only: hosts in another zone stay uninitialised, and one that
+# is not Ready yet is deleted. With it, those of all zones of its region (`providers/gce/gce.go`, ManagedZones).
+CONFIG = "[Global]\nmultizone = true\n"
+CONFIG_FOLDER, CONFIG_FILE = "/etc/cloud", "gce.conf"
 
 # API groups, resources, verbs and names: what the controllers above change, and the lock of the replica that works.
 RIGHTS: tuple[tuple[list[str], list[str], list[str], list[str] | None], ...] = (
@@ -64,6 +68,12 @@ class CloudController(pulumi.ComponentResource):
             subjects=[rbac.SubjectArgs(kind="ServiceAccount", name=NAME, namespace=NAMESPACE)],
             opts=access.options(self, depends_on=[account]),
         )
+        config = k8s.core.v1.ConfigMap(
+            f"{name}-config",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=NAME, namespace=NAMESPACE),
+            data={CONFIG_FILE: CONFIG},
+            opts=access.options(self),
+        )
         self.daemons = daemon_set(
             f"{name}-daemons",
             daemon=NAME,
@@ -71,7 +81,7 @@ class CloudController(pulumi.ComponentResource):
             pod=_pod(platform),
             access=access,
             parent=self,
-            depends_on=[binding, reader],
+            depends_on=[binding, reader, config],
         )
         self.register_outputs({"image": IMAGE})
 
@@ -91,6 +101,7 @@ def _pod(platform: Platform) -> k8s.core.v1.PodSpecArgs:
                 image=IMAGE,
                 args=[
                     "--cloud-provider=gce",
+                    f"--cloud-config={CONFIG_FOLDER}/{CONFIG_FILE}",
                     f"--cluster-name={platform.cluster_name}",
                     f"--cluster-cidr={platform.network.pods_cidr}",
                     f"--controllers={','.join(CONTROLLERS)}",
@@ -101,6 +112,7 @@ def _pod(platform: Platform) -> k8s.core.v1.PodSpecArgs:
                     "--bind-address=127.0.0.1",
                     f"--secure-port={HEALTH_PORT}",
                 ],
+                volume_mounts=[core.VolumeMountArgs(name="config", mount_path=CONFIG_FOLDER, read_only=True)],
                 liveness_probe=core.ProbeArgs(
                     http_get=core.HTTPGetActionArgs(
                         host="127.0.0.1", path="/healthz", port=HEALTH_PORT, scheme="HTTPS"
@@ -119,4 +131,5 @@ def _pod(platform: Platform) -> k8s.core.v1.PodSpecArgs:
                 ),
             )
         ],
+        volumes=[core.VolumeArgs(name="config", config_map=core.ConfigMapVolumeSourceArgs(name=NAME))],
     )

@@ -54,16 +54,28 @@ class Project:
             self._cloud.log(machine, f"tpu-device-plugin: panic: attribute {KUBE_LABELS} lacks {', '.join(lacking)}")
         return 0
 
-    def instance(self, asking: str, node: Object) -> Object | None:
-        """The Compute instance of a Node, read with the service account of the machine `asking`."""
-        machine = self._named(asking)
+    def zones(self, asking: str, whole_region: bool) -> list[str]:
+        """The zone of the machine `asking`, or those of its region, read with the machine's service account."""
+        machine = self._asking(asking)
+        if not whole_region:
+            return [machine.zone]
+        found = account(self._cloud, machine).request("GET", f"/compute/v1/projects/{machine.project}/zones")
+        return [each["name"] for each in found["items"] if short(each["region"]) == machine.region]
+
+    def instance(self, asking: str, name: str, zones: Iterable[str]) -> Object | None:
+        """The Compute instance of that name in one of the zones, read with the service account of `asking`."""
+        machine = self._asking(asking)
+        for zone in zones:
+            path = f"/compute/v1/projects/{machine.project}/zones/{zone}/instances/{name}"
+            try:
+                return account(self._cloud, machine).request("GET", path)
+            except GoogleError as error:
+                if error.status != "NOT_FOUND":
+                    raise
+        return None
+
+    def _asking(self, name: str) -> Machine:
+        machine = self._named(name)
         if machine is None:
-            raise GoogleError("UNAVAILABLE", f"the machine {asking} is gone")
-        zone = node["metadata"].get("labels", {}).get("topology.kubernetes.io/zone", machine.zone)
-        path = f"projects/{machine.project}/zones/{zone}/instances/{node['metadata']['name']}"
-        try:
-            return account(self._cloud, machine).request("GET", f"/compute/v1/{path}")
-        except GoogleError as error:
-            if error.status == "NOT_FOUND":
-                return None
-            raise
+            raise GoogleError("UNAVAILABLE", f"the machine {name} is gone")
+        return machine

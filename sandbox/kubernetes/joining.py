@@ -205,15 +205,28 @@ def _wait_signed(client: ApiClient, name: str) -> str:
 
 
 def _register(client: ApiClient, kubelet: Kubelet) -> None:
-    """Creates the Node, or takes over the one that an earlier machine of the name left behind.
+    """Creates the Node. One that an earlier machine of the name left behind is deleted first, as the boot script does;
+    where the cluster does not let nodes do that, it is taken over.
 
-    A kubelet that finds its Node renews its labels, but leaves its taints alone.
+    A kubelet that finds its Node renews its status, and leaves labels and taints as they are. Different: whose Node it
+    is tells the machine's UUID, which the script takes from the Node's age.
     """
     node = kubelet.node
     try:
         client.create(node, "kubelet")
+        return
     except ApiError as error:
         if error.reason != "AlreadyExists":
             raise
-        client.patch(node, {"metadata": {key: node["metadata"][key] for key in ("labels", "annotations")}})
-        client.patch(node, {"status": {"nodeInfo": node["status"]["nodeInfo"]}}, subresource="status")
+    found = client.get("v1", "Node", kubelet.name)
+    if found and found["status"].get("nodeInfo", {}).get("systemUUID") != kubelet.system_uuid:
+        try:
+            client.delete(found)
+        except ApiError as error:
+            if error.status != 403:
+                raise
+        else:
+            client.create(node, "kubelet")
+            return
+    client.patch(node, {"metadata": {"annotations": node["metadata"]["annotations"]}})
+    client.patch(node, {"status": {"nodeInfo": node["status"]["nodeInfo"]}}, subresource="status")

@@ -57,7 +57,7 @@ class KubeadmCluster:
     def start(self) -> None:
         """Returns when the API server answers and nodes can join. Raises as ControlPlane.start."""
         static = yaml.safe_load_all(PREINSTALLED.read_text())
-        self._running.start([*static, self._cluster_info(), self._kubeadm_config(), *_deployer_account()])
+        self._running.start([*static, self._cluster_info(), self._kubeadm_config(), *_deployer_account(), *_own_node()])
 
     def stop(self) -> None:
         """Stops everything; the data stays."""
@@ -176,6 +176,22 @@ def _deployer_account() -> list[Object]:
             "metadata": {"name": DEPLOYER},
             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
             "subjects": [{"kind": "ServiceAccount", "name": DEPLOYER, "namespace": "kube-system"}],
+        },
+    ]
+
+
+def _own_node() -> list[Object]:
+    """Lets nodes delete themselves; that they cannot delete others is NodeRestriction's doing."""
+    group, name = "rbac.authorization.k8s.io", "tpu-platform:own-node"
+    rule = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"]}
+    return [
+        {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": [rule]},
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+            "subjects": [{"apiGroup": group, "kind": "Group", "name": "system:nodes"}],
         },
     ]
 

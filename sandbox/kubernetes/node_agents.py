@@ -6,6 +6,7 @@ DaemonSet controller and scheduler decide by its affinity and tolerations.
 
 from __future__ import annotations
 
+import configparser
 import logging
 from collections.abc import Iterable
 from typing import Protocol
@@ -30,10 +31,16 @@ class Hosts(Protocol):
     def chips(self, node: str) -> int:
         """Chips that the device plugin finds on a node's machine; 0 where it cannot run."""
 
-    def instance(self, asking: str, node: Object) -> Object | None:
-        """The Compute instance of a Node, as the machine `asking` is shown it; None when there is no such instance.
+    def zones(self, asking: str, whole_region: bool) -> list[str]:
+        """The zone of the machine `asking`, or all zones of its region as that machine is shown them.
 
         Raises GoogleError for a refusal.
+        """
+
+    def instance(self, asking: str, name: str, zones: Iterable[str]) -> Object | None:
+        """The Compute instance of that name in one of the zones, as the machine `asking` is shown it.
+
+        None when there is no such instance. Raises GoogleError for a refusal.
         """
 
 
@@ -57,11 +64,13 @@ class DevicePlugin:
 
 
 class CloudController:
-    """Completes new Nodes from their instances, and removes Nodes without one.
+    """Completes new Nodes from their instances, and removes silent Nodes without one.
 
     It acts in the cluster with the rights of its pod's ServiceAccount, and in the cloud with those of the machine that
-    the pod is on. As the real one it asks for the instance of a Node only when the Node is new or not ready. Different:
-    the pods of a removed Node go with it, where Kubernetes would collect them a moment later.
+    the pod is on. As the real one (kubernetes/cloud-provider-gcp, `providers/gce`) it asks for the instance of a Node
+    only when the Node is new or not ready; and it knows the machines of its own zone alone, unless `multizone` in the
+    file of its flag `--cloud-config` gives it those of the region. A Node that has a provider id is looked up where
+    that says. Different: the pods of a removed Node go with it, where Kubernetes would collect them a moment later.
     """
 
     def __init__(self, client: ApiClient, hosts: Hosts) -> None:
@@ -73,26 +82,73 @@ class CloudController:
         pod = _cloud_controller(self._client.list_all("v1", "Pod", NAMESPACE))
         if not pod:
             return
+        asking = pod["spec"]["nodeName"]
+        try:
+            zones = self._hosts.zones(asking, _manages_region(self._client, pod))
+        except (GoogleError, ConfigError) as error:
+            self._complain(asking, error)
+            return
         with as_pod(self._client, pod) as client:
             for node in client.list_all("v1", "Node"):
                 if _new(node) or not is_true(node, "Ready"):
-                    self._look_after(client, pod["spec"]["nodeName"], node)
+                    self._look_after(client, asking, node, zones)
 
-    def _look_after(self, client: ApiClient, asking: str, node: Object) -> None:
+    def _look_after(self, client: ApiClient, asking: str, node: Object, zones: list[str]) -> None:
         name = node["metadata"]["name"]
         try:
-            instance = self._hosts.instance(asking, node)
-            if instance is None:
+            instance = self._hosts.instance(asking, name, _zones_of(node) or zones)
+            if instance is not None:
+                if _new(node):
+                    client.patch(node, _completion(node, instance))
+            elif not is_true(node, "Ready"):
                 client.delete(node)
                 remove_pods(self._client, name)
-            elif _new(node):
-                client.patch(node, _completion(node, instance))
+            else:
+                raise GoogleError("NOT_FOUND", f"instance not found in {', '.join(zones)}")
             self._complaints.pop(name, None)
         except (ApiError, GoogleError) as error:
-            conflict = isinstance(error, ApiError) and error.reason == "Conflict"  # somebody else was faster
-            if not conflict and self._complaints.get(name) != str(error):
-                self._complaints[name] = str(error)
-                _LOG.warning("%s, node %s: %s", CLOUD_CONTROLLER, name, error)
+            self._complain(name, error)
+
+    def _complain(self, node: str, error: Exception) -> None:
+        conflict = isinstance(error, ApiError) and error.reason == "Conflict"  # somebody else was faster
+        if not conflict and self._complaints.get(node) != str(error):
+            self._complaints[node] = str(error)
+            _LOG.warning("%s, node %s: %s", CLOUD_CONTROLLER, node, error)
+
+
+class ConfigError(Exception):
+    """The cloud controller cannot start with the configuration that its pod gives it; the message says why."""
+
+
+def _manages_region(client: ApiClient, pod: Object) -> bool:
+    """Whether the pod's program manages all zones of its region: the file of its flag, in a volume, says so.
+
+    Raises ConfigError where the program would not find the file.
+    """
+    [container, *_] = pod["spec"]["containers"]
+    given = [each.partition("=")[2] for each in container.get("args", []) if each.startswith("--cloud-config=")]
+    if not given:
+        return False
+    parser = configparser.ConfigParser()
+    parser.read_string(_mounted(client, pod, container, given[0]))
+    return parser.getboolean("Global", "multizone", fallback=False)
+
+
+def _mounted(client: ApiClient, pod: Object, container: Object, path: str) -> str:
+    """A file that a container finds in a volume made of a ConfigMap."""
+    folder, _, file = path.rpartition("/")
+    volumes = {each["name"]: each.get("configMap", {}).get("name", "") for each in pod["spec"].get("volumes", [])}
+    for mount in container.get("volumeMounts", []):
+        if mount["mountPath"].rstrip("/") == folder and volumes.get(mount["name"]):
+            found = client.get("v1", "ConfigMap", volumes[mount["name"]], pod["metadata"]["namespace"]) or {}
+            if file in found.get("data", {}):
+                return str(found["data"][file])
+    raise ConfigError(f"couldn't open cloud provider configuration {path}: no such file in the pod's ConfigMaps")
+
+
+def _zones_of(node: Object) -> list[str]:
+    """The zone in a Node's provider id, "gce://project/zone/name"."""
+    return [each for each in node["spec"].get("providerID", "").split("/")[3:4] if each]
 
 
 def _cloud_controller(pods: Iterable[Object]) -> Object | None:

@@ -185,7 +185,9 @@ class Lab:
             "metadata": items(attributes),
         }
 
-    def make_group(self, name: str, size: int, kind: str, on_failure: str = "DO_NOTHING", **changes: str) -> None:
+    def make_group(
+        self, name: str, size: int, kind: str, on_failure: str = "DO_NOTHING", zone: str = ZONE, **changes: str
+    ) -> None:
         """A managed instance group of nodes, whose lost machines stay lost unless `on_failure` is REPAIR."""
         properties = self.machine("", kind, NODES, boot_attributes("node", NODE_ATTRIBUTES, changes))
         self.cloud.ok("POST", f"{GLOBAL}/instanceTemplates", {"name": name, "properties": properties})
@@ -196,7 +198,7 @@ class Lab:
             "instanceLifecyclePolicy": {"defaultActionOnFailure": on_failure},
             "versions": [{"instanceTemplate": f"projects/{PROJECT}/global/instanceTemplates/{name}"}],
         }
-        self.cloud.ok("POST", f"{ZONAL}/instanceGroupManagers", group)
+        self.cloud.ok("POST", f"{COMPUTE}/zones/{zone}/instanceGroupManagers", group)
 
     def delete(self, path: str) -> None:
         self.cloud.ok("DELETE", f"{ZONAL}/{path}")

@@ -28,7 +28,9 @@ HOSTS = {f"tpu-dev-train-0-w-000{number}" for number in (1, 2, 3, 4)}
 
 def write(project: Project, train: Json, serve: Json, **cluster: Any) -> None:
     slices = {"train": train, "serve": serve}
-    project.write_stack(STACK, cluster={"kind": "self-managed", **cluster}, queues={}, slices=slices)
+    # In another zone than the hosts: a finding was that these then stay uninitialised, and nothing runs on them.
+    own = {"kind": "self-managed", "control_plane": {"zones": ["us-east5-a"]}, **cluster}
+    project.write_stack(STACK, cluster=own, queues={}, slices=slices)
 
 
 def planned(project: Project) -> dict[str, list[str]]:
@@ -53,6 +55,12 @@ def client_of(project: Project) -> ApiClient:
     return client
 
 
+def initialised(project: Project) -> set[str]:
+    """The nodes that the cloud-controller-manager has seen to."""
+    nodes = client_of(project).list_all("v1", "Node")
+    return {item["metadata"]["name"] for item in nodes if "providerID" in item["spec"]}
+
+
 MADE_FIRST, DELETED_FIRST = (
     ["create-replacement", "replace", "delete-replaced"],
     ["delete-replaced", "replace", "create-replacement"],
@@ -69,8 +77,7 @@ def test_the_life_of_a_platform_without_gke(project: Project) -> None:
     project.up(STACK)
     project.assert_clean(STACK)
     project.succeed("refresh", "-s", STACK, "--yes", "--skip-preview", "--expect-no-changes")
-    nodes = {item["metadata"]["name"] for item in client_of(project).list_all("v1", "Node")}
-    assert nodes >= HOSTS
+    assert initialised(project) >= HOSTS
 
     # Single hosts are remade one by one, and the control plane's machine at once: the cluster stays what it is.
     before = inside(project)

@@ -12,6 +12,7 @@ import pytest
 
 from sandbox.google.machines import machine_type
 from sandbox.kubernetes.api import ApiClient, ApiError, Object, is_true
+from sandbox.kubernetes.control_plane import FAKE_NODE
 from sandbox.kubernetes.joining import UNINITIALIZED_TAINT, JoinError, JoinSecret, Kubelet, discover, join
 from sandbox.kubernetes.nodes import POOL_LABEL, TPU_RESOURCE
 from tests.sandbox.conftest import short_directory
@@ -106,9 +107,18 @@ def daemon_set(name: str, account: str = "default", **pod: Any) -> Object:
     }
 
 
-def cloud_controller() -> list[Object]:
-    """The cloud-controller-manager with what it needs; on control-plane machines."""
+def cloud_controller(config: str | None = None) -> list[Object]:
+    """The cloud-controller-manager with what it needs, and the file of its flag; on control-plane machines."""
     name, group = "cloud-controller-manager", "rbac.authorization.k8s.io"
+    pod: Object = {"nodeSelector": {"node-role.kubernetes.io/control-plane": ""}}
+    files: list[Object] = []
+    if config is not None:
+        metadata = {"name": name, "namespace": "kube-system"}
+        files = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"gce.conf": config}}]
+        mounts = [{"name": "config", "mountPath": "/etc/cloud"}]
+        args = ["--cloud-config=/etc/cloud/gce.conf"]
+        main = {"name": "main", "image": "registry.example/program:1", "args": args, "volumeMounts": mounts}
+        pod |= {"containers": [main], "volumes": [{"name": "config", "configMap": {"name": name}}]}
     rule = {"apiGroups": [""], "resources": ["nodes", "nodes/status"], "verbs": ["get", "list", "patch", "delete"]}
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "kube-system"}},
@@ -120,7 +130,8 @@ def cloud_controller() -> list[Object]:
             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
             "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "kube-system"}],
         },
-        daemon_set(name, name, nodeSelector={"node-role.kubernetes.io/control-plane": ""}),
+        *files,
+        daemon_set(name, name, **pod),
     ]
 
 
@@ -169,17 +180,85 @@ def test_a_group_becomes_nodes_that_live_and_die_with_their_machines(lab: Lab, c
     assert is_true(joined(client, "life-w-001"), "Ready")
 
 
-def test_a_repaired_machine_takes_its_node_over(lab: Lab, client: ApiClient) -> None:
+def test_a_machine_remade_under_its_name_has_a_node_of_its_own(lab: Lab, client: ApiClient) -> None:
+    """A finding: it took over the Node of the machine before it, with the labels and taints of that one."""
     lab.make_group("mended", 1, "e2-standard-4", on_failure="REPAIR")
     name = "mended-w-001"
     first = lab.number(name)
-    uid = joined(client, name)["metadata"]["uid"]
+    old = joined(client, name)
     eventually("ready", lambda: is_true(joined(client, name), "Ready"))
+    stale = {"key": "stale", "value": "", "effect": "NoSchedule"}
+    taints = [*joined(client, name)["spec"]["taints"], stale]
+    client.patch(old, {"metadata": {"labels": {"stale": "yes"}}, "spec": {"taints": taints}})
     lab.delete(f"instances/{name}")
     eventually("another machine", lambda: lab.number(name) != first)
     lab.says(name, "joined 127.0.0.1:")
     eventually("ready again", lambda: is_true(joined(client, name), "Ready"))
-    assert joined(client, name)["metadata"]["uid"] == uid
+    new = joined(client, name)
+    assert new["metadata"]["uid"] != old["metadata"]["uid"]
+    assert "stale" not in new["metadata"]["labels"]
+    assert "stale" not in taint_keys(new)
+
+
+def test_a_node_may_delete_itself_and_no_other(lab: Lab, client: ApiClient) -> None:
+    """What lets a remade machine forget its predecessor's Node lets it do no harm to others."""
+    lab.make_group("self", 2, "e2-standard-4")
+    for name in ("self-w-001", "self-w-002"):
+        joined(client, name)
+    own = client.impersonate("system:node:self-w-001", ("system:nodes", "system:authenticated"), {})
+    with own as kubelet_of_first:
+        with pytest.raises(ApiError, match="not allowed to modify node") as refusal:
+            kubelet_of_first.delete(joined(client, "self-w-002"))
+        assert refusal.value.status == 403
+        assert kubelet_of_first.delete(joined(client, "self-w-001"))
+    eventually("itself gone", lambda: node(client, "self-w-001") is None)
+
+
+def test_hosts_in_another_zone_need_a_cloud_controller_of_all_zones(
+    empty_lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A finding: without `multizone` the manager knows its own zone alone. Hosts elsewhere stay uninitialised, and one
+    that goes silent before it was initialised is deleted though its machine is there."""
+    lab = empty_lab
+    lab.make_disk("lab-cp-0")
+    lab.make_master()
+    lab.make_group("far", 2, "e2-standard-4", zone="us-central1-a")
+    lab.make_group("near", 1, "e2-standard-4")
+    with lab.client() as client:
+        for name in ("far-w-001", "far-w-002"):
+            joined(client, name)
+            eventually("ready", lambda name=name: is_true(joined(client, name), "Ready"))  # type: ignore[misc]
+        for each in cloud_controller():
+            client.apply(each)
+        initialised(client, "near-w-001")
+        eventually("a complaint", lambda: "node far-w-001: instance not found in us-central1-c" in caplog.text)
+        assert UNINITIALIZED_TAINT["key"] in taint_keys(joined(client, "far-w-001"))
+        silence(client, "far-w-002")
+        eventually("the silent one deleted", lambda: node(client, "far-w-002") is None)
+
+        for each in cloud_controller("[Global]\nmultizone = true\n"):
+            client.apply(each)
+        assert initialised(client, "far-w-001")["spec"]["providerID"] == "gce://proj/us-central1-a/far-w-001"
+
+
+def test_a_cloud_controller_without_its_file_does_nothing(empty_lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    lab = empty_lab
+    lab.make_disk("lab-cp-0")
+    lab.make_master()
+    with lab.client() as client:
+        for each in cloud_controller("[Global]\n"):
+            if each["kind"] != "ConfigMap":
+                client.apply(each)
+        eventually("a complaint", lambda: "couldn't open cloud provider configuration /etc/cloud/gce.conf" in caplog.text)
+        assert UNINITIALIZED_TAINT["key"] in taint_keys(joined(client, "lab-cp-0"))
+
+
+def silence(client: ApiClient, name: str) -> None:
+    """Nobody answers for the node any more."""
+    found = joined(client, name)
+    client.patch(found, {"metadata": {"annotations": dict.fromkeys(FAKE_NODE)}})
+    silent = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+    client.patch(found, {"status": {"conditions": [silent]}}, "strategic", subresource="status")
 
 
 def test_without_kube_labels_the_device_plugin_panics(lab: Lab, client: ApiClient) -> None:
