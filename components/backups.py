@@ -1,20 +1,26 @@
-"""Where a self-managed control plane puts its hourly snapshots of etcd."""
+"""What brings a self-managed cluster back whose disk is lost: hourly snapshots of etcd, and the cluster's keys."""
 
 from collections.abc import Sequence
 
 import pulumi
 import pulumi_gcp as gcp
 
+from components.bootstrap_secrets import empty_secret, grant
+from spec.hosts import KEYS
 from spec.platform import Platform
 from spec.self_managed import SelfManagedCluster
 
 WRITER = "roles/storage.objectCreator"
+KEEPER = "roles/secretmanager.secretVersionAdder"
 
 
 class Backups(pulumi.ComponentResource):
-    """A private bucket that the control plane can add to, and neither read nor empty; `member` is what it runs as.
+    """A private bucket and a secret that the control plane can add to, and neither read nor empty; `member` is what it
+    runs as.
 
-    A snapshot holds every Kubernetes secret: who restores one needs rights that no machine has.
+    A snapshot holds every Kubernetes secret, encrypted, and the keys decrypt them and sign every certificate: the two
+    lie in different services, and who restores needs rights on both that no machine has. Neither follows the data disk:
+    a lost disk is what they are for.
     """
 
     TYPE = "tpu:gcp:Backups"
@@ -65,5 +71,15 @@ class Backups(pulumi.ComponentResource):
             member=member,
             opts=pulumi.ResourceOptions(parent=self),
         )
-        self.ready = [writer]
+        keys = empty_secret(
+            f"{name}-keys",
+            platform,
+            cluster,
+            KEYS,
+            pulumi.ResourceOptions(
+                parent=self, depends_on=list(after), delete_before_replace=True, protect=platform.protect
+            ),
+        )
+        keeper = grant(f"{name}-keeper", platform.project, keys.secret_id, KEEPER, member, parent=self)
+        self.ready = [writer, keeper]
         self.register_outputs({"bucket": self.bucket.name})

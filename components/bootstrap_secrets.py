@@ -45,7 +45,7 @@ class BootstrapSecrets(pulumi.ComponentResource):
             parent=self, depends_on=list(after), delete_before_replace=True, replacement_trigger=generation
         )
         parts = hosts.secret_parts(platform)
-        secrets = {part: _secret(f"{name}-{part}", platform, cluster, part, secret_options) for part in parts}
+        secrets = {part: empty_secret(f"{name}-{part}", platform, cluster, part, secret_options) for part in parts}
         self.join = secrets["join"]
         self.ready = [
             grant(f"{name}-{part}-writer", platform.project, secret.secret_id, WRITER, member, parent=self)
@@ -105,9 +105,10 @@ def grant(
     )
 
 
-def _secret(
+def empty_secret(
     name: str, platform: Platform, cluster: SelfManagedCluster, part: str, opts: pulumi.ResourceOptions
 ) -> gcp.secretmanager.Secret:
+    """A secret in the platform's region, to which the control plane adds versions."""
     secretmanager = gcp.secretmanager
     key = cluster.kms_key
     replica = secretmanager.SecretReplicationUserManagedReplicaArgs(

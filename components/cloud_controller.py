@@ -10,6 +10,7 @@ import pulumi_kubernetes as k8s
 
 from components.access import ClusterAccess
 from components.controllers import account_with_rights, daemon_set
+from spec.hosts import METADATA_GROUP
 from spec.platform import Platform
 
 NAME = "cloud-controller-manager"
@@ -124,6 +125,8 @@ def _pod(platform: Platform) -> k8s.core.v1.PodSpecArgs:
                     requests={"cpu": "100m", "memory": "64Mi"}, limits={"memory": "512Mi"}
                 ),
                 security_context=core.SecurityContextArgs(
+                    run_as_user=0,
+                    run_as_group=METADATA_GROUP,
                     allow_privilege_escalation=False,
                     read_only_root_filesystem=True,
                     capabilities=core.CapabilitiesArgs(drop=["ALL"]),

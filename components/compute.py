@@ -18,6 +18,7 @@ from components.data_disks import DataDisks
 from components.endpoint import Endpoint, PublishedEndpoint
 from components.host_groups import HostGroups
 from components.identity import CONTROL_PLANE, NodeIdentity
+from components.joined_hosts import JoinedHosts
 from components.network import Machines, Network
 from components.own_template import OwnTemplate, own_templates
 from components.services import Services
@@ -63,11 +64,13 @@ def build_compute(platform: Platform, services: Services, identity: NodeIdentity
     )
     after = [*identity.ready, *home.network.ready, *home.network.firewalls, *grants.ready, *home.ready]
     groups = _host_groups(platform, services, identity, home, templates, after, drain)
-    access = home.access
+    access, needed = home.access, list[pulumi.Resource]()
     if isinstance(cluster, SelfManagedCluster):
         controller = CloudController("cloud-controller", platform=platform, access=access)
         # Controllers run on the system hosts, on which nothing runs before the cloud-controller has seen them.
         access = access.behind(groups[CPU_POOLS].groups[SYSTEM_POOL], controller.daemons)
+        needed = [controller.daemons]
+    _wait_for_hosts(platform, groups, needed)
     return Built(
         access,
         platform.cluster_name,
@@ -190,6 +193,14 @@ def _host_groups(
             opts=pulumi.ResourceOptions(protect=plan.protect),
         )
     return found
+
+
+def _wait_for_hosts(platform: Platform, made: Mapping[str, HostGroups], needed: Sequence[pulumi.Resource]) -> None:
+    """Where a group's hosts come at once, an update ends when they are nodes. `needed`: what makes nodes of them."""
+    for name, component in made.items():
+        waited = {key: group for key, group in component.described.items() if group.wait and group.size}
+        if waited:
+            JoinedHosts(f"joined-{name}", platform=platform, groups=waited, made=component, after=needed)
 
 
 def _facts(platform: Platform, groups: Iterable[HostGroups]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pulumi_kubernetes as k8s
 
 from components.access import ClusterAccess
 from components.controllers import account_with_rights, daemon_set
+from spec.hosts import METADATA_GROUP
 from spec.queueing import ACCELERATOR_LABEL
 from spec.slices import DRA_LABEL
 
@@ -160,6 +161,8 @@ def _privileged(*, read_only: bool = False) -> k8s.core.v1.SecurityContextArgs:
     core = k8s.core.v1
     return core.SecurityContextArgs(
         privileged=True,
+        run_as_user=0,
+        run_as_group=METADATA_GROUP,
         read_only_root_filesystem=read_only,
         seccomp_profile=core.SeccompProfileArgs(type="RuntimeDefault"),
     )

@@ -30,8 +30,11 @@ class HostGroups(pulumi.ComponentResource):
     """
 
     TYPE = "tpu:compute:HostGroups"
+    described: Mapping[str, HostGroup]
     groups: dict[str, gcp.compute.InstanceGroupManager]
     stable: dict[str, pulumi.Output[bool]]
+    identity: dict[str, pulumi.Output[str]]
+    """By short name, a text that is another one once the hosts of the group were made anew."""
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class HostGroups(pulumi.ComponentResource):
         `hooks`: of the groups."""
         super().__init__(self.TYPE, name, None, opts)
         self._platform, self._network, self._email, self._after = platform, network, email, list(after)
+        self.described = groups
         self._policies, self._hooks, self._makes_templates = policies, hooks, own_template is None
         self._description = pulumi.Output.concat("Hosts of ", cluster, " in ", network.subnetwork)
         templates: dict[str, pulumi.Input[str]] = {}
@@ -67,6 +71,14 @@ class HostGroups(pulumi.ComponentResource):
         }
         self.stable = {
             group.name: told(self.groups[key].statuses).apply(lambda statuses: bool(statuses[0].is_stable))
+            for key, group in groups.items()
+        }
+        self.identity = {
+            key: pulumi.Output.concat(
+                _number(self.groups[key]),
+                f" of {group.size} by ",
+                templates[group.template.name],
+            )
             for key, group in groups.items()
         }
         self.register_outputs({"groups": [group.name for group in groups.values()]})
@@ -165,6 +177,12 @@ class HostGroups(pulumi.ComponentResource):
 
     def _policy_of(self, group: HostGroup) -> list[gcp.compute.ResourcePolicy]:
         return [self._policies[group.policy]] if group.policy else []
+
+
+def _number(group: gcp.compute.InstanceGroupManager) -> pulumi.Output[str]:
+    """What no other group has, of whatever name."""
+    number: pulumi.Output[int] = told(group.instance_group_manager_id)
+    return number.apply(str)
 
 
 def _boot_disk(template: HostTemplate) -> gcp.compute.InstanceTemplateDiskArgs:

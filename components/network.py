@@ -1,6 +1,6 @@
 """The VPC the platform lives in: created here, or an existing one that is referenced and never changed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -32,14 +32,26 @@ class Machines:
     control_plane: Sequence[pulumi.Input[str]] = ()
 
 
+EVERYTHING: Mapping[str, Sequence[str]] = {"tcp": (), "udp": (), "icmp": ()}
+# What hosts and pods ask a control plane for: the API server, kubelets (controllers read metrics there),
+# and CoreDNS, which may run there. Not etcd, which only the machines themselves talk to.
+KUBELET, DNS = "10250", "53"
+FOR_HOSTS: Mapping[str, Sequence[str]] = {"tcp": (str(API_PORT), KUBELET, DNS), "udp": (DNS,), "icmp": ()}
+API: Mapping[str, Sequence[str]] = {"tcp": (str(API_PORT),)}
+
+
 @dataclass(frozen=True)
 class Opening:
-    """A firewall rule: from address ranges to machines; `port` None: everything."""
+    """A firewall rule: from address ranges, or from machines by their accounts, to machines.
+
+    `allowed`: ports by protocol, all of them where none is named.
+    """
 
     name: str
-    sources: Sequence[str]
     targets: Sequence[pulumi.Input[str]]
-    port: str | None = None
+    allowed: Mapping[str, Sequence[str]]
+    ranges: Sequence[str] = ()
+    machines: Sequence[pulumi.Input[str]] = ()
 
 
 class Network(pulumi.ComponentResource):
@@ -159,35 +171,42 @@ class Network(pulumi.ComponentResource):
         self, name: str, platform: Platform, project: str, opening: Opening, after: list[pulumi.Resource]
     ) -> gcp.compute.Firewall:
         """Lets in what the opening says; everything else stays denied. `project`: the network's."""
-        protocols = ("tcp",) if opening.port else ("tcp", "udp", "icmp")
-        ports = [opening.port] if opening.port else None
         return gcp.compute.Firewall(
             f"{name}-{opening.name}",
             project=project,
             name=f"{platform.name}-{opening.name}",
             network=self.network,
             direction="INGRESS",
-            source_ranges=list(opening.sources),
+            source_ranges=list(opening.ranges) or None,
+            source_service_accounts=list(opening.machines) or None,
             target_service_accounts=list(opening.targets),
-            allows=[gcp.compute.FirewallAllowArgs(protocol=protocol, ports=ports) for protocol in protocols],
+            allows=[
+                gcp.compute.FirewallAllowArgs(protocol=protocol, ports=list(ports) or None)
+                for protocol, ports in opening.allowed.items()
+            ],
             opts=self._options(depends_on=after),
         )
 
 
 def openings(platform: Platform, machines: Machines) -> Iterator[Opening]:
-    """What the firewall lets in: own machines and pods to own machines (collectives between slices, kubelets); to a
-    self-managed control plane also the networks it names, and Google's health checks."""
+    """What the firewall lets in: own machines and pods to own hosts (collectives between slices, kubelets); to a
+    self-managed control plane what hosts and pods need of it, its own machines, the networks it names, and Google's
+    health checks."""
     spec, cluster = platform.network, platform.cluster
-    everyone = [*machines.nodes, *machines.control_plane]
     if isinstance(spec, CreatedNetwork) or isinstance(cluster, SelfManagedCluster):
         assert spec.nodes_cidr is not None
         assert spec.pods_cidr is not None
-        yield Opening("internal", [spec.nodes_cidr, spec.pods_cidr], everyone)
+        inside = [spec.nodes_cidr, spec.pods_cidr]
+        yield Opening("internal", machines.nodes, EVERYTHING, ranges=inside)
+        if machines.control_plane:
+            yield Opening("control-plane", machines.control_plane, FOR_HOSTS, ranges=inside)
+            # The members of etcd among each other.
+            yield Opening("replicas", machines.control_plane, EVERYTHING, machines=machines.control_plane)
     if not isinstance(cluster, SelfManagedCluster):
         return
     control_plane = cluster.control_plane
     if control_plane.authorized_networks:
         sources = [network.cidr for network in control_plane.authorized_networks]
-        yield Opening("api", sources, machines.control_plane, str(API_PORT))
+        yield Opening("api", machines.control_plane, API, ranges=sources)
     probers = sorted({prober for front in control_plane.fronts for prober in PROBERS[front]})
-    yield Opening("health-checks", probers, machines.control_plane, str(API_PORT))
+    yield Opening("health-checks", machines.control_plane, API, ranges=probers)

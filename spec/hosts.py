@@ -29,12 +29,19 @@ GROUP_LABEL = "cloud.google.com/tpu-node-group"
 API_PORT = 6443
 """Where a control plane's API servers listen, as kubeadm has it."""
 
+KEYS = "keys"
+"""The secret that keeps a copy of the keys on a control plane's data disk, beside snapshots of etcd."""
+
 PEERS = "peers"
 """The secret that the machines of a control plane keep among themselves."""
 
 CPU_MAX_PODS = 110
-CONTAINERD = "2.1.*"
-"""Line of containerd that hosts install: 2.x hands out devices by CDI without being told to."""
+CONTAINERD = "2.1.5-1~*"
+"""Package of containerd that hosts install, for whatever release of Ubuntu: 2.x hands out devices by CDI without being
+told to."""
+
+METADATA_GROUP = 47100
+"""Group of the platform's own programs in the host's network that ask the metadata server; others there are refused."""
 
 CREATE_MINUTES, DELETE_MINUTES = 60, 30
 """How long an update waits for the hosts of a group to come, and to go."""
@@ -174,6 +181,8 @@ def boot_metadata(platform: "Platform") -> dict[str, str]:
         "tpu-kubernetes-version": platform.compute.version,
         "tpu-containerd-version": CONTAINERD,
         "tpu-join-secret": join_secret(platform),
+        # In a cluster that exists others may have programs in the host's network, too.
+        **({"tpu-metadata-group": str(METADATA_GROUP)} if isinstance(platform.cluster, SelfManagedCluster) else {}),
     }
 
 
@@ -221,6 +230,7 @@ def control_plane_metadata(platform: "Platform", replica: int) -> dict[str, str]
         "tpu-access-secret": secret(platform, "access"),
         "tpu-replicas": str(cluster.control_plane.replicas),
         "tpu-replica": str(replica),
+        **({"tpu-keys-secret": secret(platform, KEYS)} if cluster.control_plane.backups else {}),
         **({"tpu-peer-secret": secret(platform, PEERS)} if PEERS in secret_parts(platform) else {}),
     }
 

@@ -165,6 +165,15 @@ try_join() {
   join_configuration | kubeadm_join
 }
 
+# kube-proxy has the host's network, and with it a copy of /etc/hosts from when it started: in that one the name of the API
+# server may still lead to the first replica, and would when that one is gone. The kubelet starts it anew.
+forget_first_replica() {
+  local pods
+  pods=$(crictl --runtime-endpoint "$CRI_SOCKET" pods --quiet --namespace kube-system --name '^kube-proxy-')
+  # shellcheck disable=SC2086 # one word a pod
+  [[ -z $pods ]] || crictl --runtime-endpoint "$CRI_SOCKET" rmp --force $pods
+}
+
 bring_up() {
   # A packet to the load balancer's address never leaves a VM behind it. So the name of the API server leads to this VM,
   # or, until it serves, to the first replica.
@@ -184,6 +193,7 @@ bring_up() {
     write_api_server_files
     retry 86400 try_join || die 'this replica did not join within a day'
     point_api_name "$API_NAME" "$NODE_ADDRESS"
+    forget_first_replica
   fi
   touch "$MEMBER"
 }

@@ -116,3 +116,29 @@ is_ahead() { # TIME
   seconds=$(date --utc --date "$1" +%s 2>/dev/null) || return 1
   ((seconds > $(date +%s) + 120))
 }
+
+# --- The command
+
+# A startup script runs once a boot, whatever becomes of it. So this one only installs itself as a command, and systemd
+# runs that until it succeeds: a package server that does not answer costs a host some time, and not the host.
+start_boot() { # COMMAND
+  [[ ${BASH_SOURCE[0]} -ef $1 ]] || install --mode 0700 "${BASH_SOURCE[0]}" "$1"
+  cat >/etc/systemd/system/tpu-boot.service <<UNIT
+[Unit]
+Description=TPU platform: prepare this VM and bring it into its cluster
+Wants=network-online.target
+After=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+Type=oneshot
+ExecStart=$1 boot
+Restart=on-failure
+RestartSec=30
+TimeoutStartSec=infinity
+StandardOutput=journal+console
+StandardError=journal+console
+UNIT
+  systemctl daemon-reload
+  systemctl start --no-block tpu-boot.service
+}

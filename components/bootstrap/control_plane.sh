@@ -1,8 +1,9 @@
 # shellcheck shell=bash
-# Last part of the control plane's boot script, which runs what the others define. It installs itself as a command, brings the cluster
-# up (or back, where the data disk holds one already), and has timers publish credentials and snapshots:
+# Last part of the control plane's boot script. Without an argument it installs itself as a command; `boot` brings the
+# cluster up (or back, where the data disk holds one already), and has timers publish credentials, take snapshots and
+# renew certificates:
 #
-#   tpu-control-plane [publish | snapshot]
+#   tpu-control-plane [boot | publish | snapshot | renew]
 
 # --- The data disk: etcd and /etc/kubernetes, which outlive the VM
 
@@ -56,19 +57,24 @@ UNIT
 }
 
 start_timers() {
-  local bucket timers=(tpu-publish.timer)
-  bucket=$(setting attributes.tpu-backup-bucket '')
-  install_timer publish OnActiveSec=1s OnCalendar=*:0/30
-  if [[ -n $bucket ]]; then
-    install_timer snapshot OnCalendar=hourly RandomizedDelaySec=10min
-    timers+=(tpu-snapshot.timer)
+  local bucket timers=(tpu-renew.timer)
+  # A month is short beside a year, and no two replicas are without their programs at the same time.
+  install_timer renew "OnCalendar=*-*-$((1 + 7 * REPLICA)) 03:00" Persistent=true
+  # One publisher: two would destroy each other's versions.
+  if ((REPLICA == 0)); then
+    install_timer publish OnActiveSec=1s OnCalendar=*:0/30
+    timers+=(tpu-publish.timer)
+    bucket=$(setting attributes.tpu-backup-bucket '')
+    if [[ -n $bucket ]]; then
+      install_timer snapshot OnCalendar=hourly RandomizedDelaySec=10min
+      timers+=(tpu-snapshot.timer)
+    fi
   fi
   systemctl daemon-reload
   systemctl enable --now "${timers[@]}"
 }
 
 boot() {
-  [[ ${BASH_SOURCE[0]} -ef $COMMAND ]] || install --mode 0700 "${BASH_SOURCE[0]}" "$COMMAND"
   if ! has_joined; then
     mount_data_disk
     prepare_host
@@ -77,13 +83,14 @@ boot() {
   else
     guard_metadata_server
   fi
-  # One publisher: two would destroy each other's versions.
-  if ((REPLICA == 0)); then
-    start_timers
-  fi
+  start_timers
 }
 
-main() { # [publish | snapshot]
+main() { # [boot | publish | snapshot | renew]
+  if (($# == 0)); then
+    start_boot "$COMMAND"
+    return
+  fi
   read_instance
   NODE_NAME=$(setting name)
   NODE_ADDRESS=$(setting networkInterfaces.0.ip)
@@ -96,10 +103,9 @@ main() { # [publish | snapshot]
   SERVICES_CIDR=$(setting attributes.tpu-services-cidr)
   REPLICAS=$(setting attributes.tpu-replicas)
   REPLICA=$(setting attributes.tpu-replica)
-  case ${1:-} in
-  '') boot ;;
-  publish | snapshot) "$1" ;;
-  *) die "unknown command $1; write publish or snapshot, or nothing to boot" ;;
+  case $1 in
+  boot | publish | snapshot | renew) "$1" ;;
+  *) die "unknown command $1; write publish, snapshot or renew, boot to do what a boot does, or nothing to install it" ;;
   esac
 }
 

@@ -2,6 +2,10 @@
 # Second part of both boot scripts: what makes a host of a VM. It installs the container runtime and kubeadm, gives pods
 # a network, keeps them from the metadata server, and joins a cluster.
 
+# Fingerprints of the keys that sign packages: Docker's, and that of the Kubernetes project on the Open Build Service.
+readonly DOCKER_KEY=9DC858229FC7DD38854AE2D88D81803C0EBFCD88
+readonly KUBERNETES_KEY=DE15B14486CD377B9E876E1A234654DA9A296436
+
 add_line() { # FILE LINE
   grep --quiet --line-regexp --fixed-strings -- "$2" "$1" 2>/dev/null || printf '%s\n' "$2" >>"$1"
 }
@@ -31,10 +35,41 @@ is_installed() { # PACKAGE VERSION_GLOB
   [[ $found == "installed "$2 ]]
 }
 
-add_repository() { # NAME KEY_URL SOURCE
-  local key="/etc/apt/keyrings/$1.asc"
-  curl --silent --show-error --fail --location --retry 8 --retry-connrefused --max-time 60 --output "$key" "$2"
-  printf 'deb [signed-by=%s] %s\n' "$key" "$3" >"/etc/apt/sources.list.d/$1.list"
+# Prints the fingerprints of the keys in the armored OpenPGP text on stdin, one a line (RFC 9580, 5.5.4.1: version 4).
+fingerprints() {
+  python3 -I -c '
+import base64, hashlib, re, sys
+
+def packets(data):
+    at = 0
+    while at < len(data):
+        head, first = data[at], data[at + 1]
+        if head & 0x40:  # the form that says its own length
+            tag, size, at = (head & 0x3F, first, at + 2) if first < 192 else (
+                (head & 0x3F, (first - 192 << 8) + data[at + 2] + 192, at + 3) if first < 224
+                else (head & 0x3F, int.from_bytes(data[at + 2 : at + 6], "big"), at + 6))
+        else:
+            width = 1 << (head & 3)
+            tag, size, at = head >> 2 & 15, int.from_bytes(data[at + 1 : at + 1 + width], "big"), at + 1 + width
+        yield tag, data[at : at + size]
+        at += size
+
+for armored in re.findall("-----BEGIN PGP PUBLIC KEY BLOCK-----(.*?)-----END", sys.stdin.read(), re.DOTALL):
+    lines = armored.partition("\n\n")[2].split()
+    for tag, body in packets(base64.b64decode("".join(line for line in lines if line[0] != "="))):
+        if tag == 6:
+            print(hashlib.sha1(b"\x99" + len(body).to_bytes(2, "big") + body).hexdigest().upper())
+'
+}
+
+# Adds a repository of packages that are signed with one key: another one, or one more, is refused.
+add_repository() { # NAME KEY_URL FINGERPRINT SOURCE
+  local key="/etc/apt/keyrings/$1.asc" fetched="$SCRATCH/$1.asc" found
+  curl --silent --show-error --fail --location --retry 8 --retry-connrefused --max-time 60 --output "$fetched" "$2"
+  found=$(fingerprints <"$fetched")
+  [[ $found == "$3" ]] || die "$2 is not the key $3, but ${found//$'\n'/, }: its packages are not trusted"
+  install --mode 0644 "$fetched" "$key"
+  printf 'deb [signed-by=%s] %s\n' "$key" "$4" >"/etc/apt/sources.list.d/$1.list"
 }
 
 apt_get() { # ARGUMENT...
@@ -58,12 +93,14 @@ install_packages() {
     local minor="${kubernetes%.*}" codename
     codename=$(sed --quiet 's/^VERSION_CODENAME=//p' /etc/os-release)
     install --directory /etc/apt/keyrings
-    add_repository docker https://download.docker.com/linux/ubuntu/gpg \
+    add_repository docker https://download.docker.com/linux/ubuntu/gpg "$DOCKER_KEY" \
       "https://download.docker.com/linux/ubuntu $codename stable"
-    add_repository kubernetes "https://pkgs.k8s.io/core:/stable:/v$minor/deb/Release.key" \
+    add_repository kubernetes "https://pkgs.k8s.io/core:/stable:/v$minor/deb/Release.key" "$KUBERNETES_KEY" \
       "https://pkgs.k8s.io/core:/stable:/v$minor/deb/ /"
+    DEBIAN_FRONTEND=noninteractive dpkg --configure --pending # what a boot that was cut short has left
     apt_get update
-    apt_get install --yes --no-install-recommends --allow-change-held-packages "${missing[@]}"
+    # Downgrades: an image may bring a newer containerd than the one that hosts were tried with.
+    apt_get install --yes --no-install-recommends --allow-change-held-packages --allow-downgrades "${missing[@]}"
   fi
   apt-mark hold containerd.io kubelet kubeadm kubectl kubernetes-cni cri-tools
 }
@@ -127,18 +164,29 @@ JSON
 }
 
 # Any pod could read this VM's access token and, with it, the join secret. Name service (port 53) has the same address
-# and stays open. A unit of its own, so that the rule is there before the kubelet of a later boot starts pods.
+# and stays open. A unit of its own, so that the rules are there before the kubelet of a later boot starts pods.
+#
+# The second rule is for pods in the host's network, whose packets are the host's own: they are known by their cgroup.
+# Programs of the platform that ask the metadata server run in a group of their own. Any pod may name that group, and so
+# the rule stops accidents, not attacks: who may have the host's network is up to admission. A cluster that exists has
+# programs of others there, and no such rule. Where the kernel does not know the match, the first rule must still hold.
 guard_metadata_server() {
-  cat >/etc/systemd/system/tpu-metadata-guard.service <<'UNIT'
+  local group guarded='--destination 169.254.169.254/32 --protocol tcp ! --dport 53'
+  group=$(setting attributes.tpu-metadata-group '')
+  cat >/etc/systemd/system/tpu-metadata-guard.service <<UNIT
 [Unit]
 Description=Keep pods away from the metadata server
 Before=kubelet.service
+Wants=kubepods.slice
+After=kubepods.slice
 
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart=/usr/sbin/iptables --wait --insert FORWARD --destination 169.254.169.254/32 --protocol tcp ! --dport 53 --jump DROP
-
+ExecStart=/usr/sbin/iptables --wait --insert FORWARD $guarded --jump DROP
+${group:+ExecStart=-/usr/sbin/iptables --wait --insert OUTPUT $guarded --match cgroup --path kubepods.slice \
+  --match owner ! --gid-owner $group --jump REJECT --reject-with tcp-reset
+}
 [Install]
 WantedBy=multi-user.target
 RequiredBy=kubelet.service

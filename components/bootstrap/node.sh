@@ -1,6 +1,13 @@
 # shellcheck shell=bash
-# Last part of a node's boot script. It runs at every boot, joins the cluster once, and waits as
-# long as it takes for a join token: the control plane may come up after the nodes.
+# Last part of a node's boot script. It runs at every boot and joins the cluster once; it waits as long as it takes for
+# a join token, since the control plane may come up after the nodes. Without an argument it installs itself as a command:
+#
+#   tpu-node boot
+
+readonly COMMAND=/usr/local/sbin/tpu-node
+readonly NODE_CREDENTIAL=/etc/kubernetes/kubelet.conf
+# Services have no home directory: what kubectl learns of the API server it would write to the working directory, "/".
+export KUBECACHEDIR=$SCRATCH
 
 # Prints taints "key=value:Effect,key:Effect" as a YAML list. Values are strings, "1" and "true" too.
 taint_list() { # TAINTS
@@ -49,7 +56,28 @@ try_join() {
   join_configuration | kubeadm_join
 }
 
-main() {
+own_node() { # KUBECTL_VERB ARGUMENT...
+  kubectl --kubeconfig "$NODE_CREDENTIAL" "$1" node "$NODE_NAME" "${@:2}"
+}
+
+try_read_own_node() {
+  MADE=$(own_node get --ignore-not-found --output 'jsonpath={.metadata.creationTimestamp}')
+}
+
+# A kubelet that finds a Node of its name leaves labels and taints as they are. One that is older than this boot is that
+# of an earlier VM, whose template may have had others: it goes, and the kubelet registers anew. The cluster lets a node
+# delete itself (publish.sh) and no other (NodeRestriction).
+forget_earlier_vm() {
+  retry 600 try_read_own_node || return 1
+  [[ -n $MADE ]] && (($(date --utc --date "$MADE" +%s) < STARTED)) || return 0
+  log "forgetting the Node of an earlier VM of this name, made $MADE"
+  systemctl stop kubelet
+  own_node delete || log 'the cluster does not let it go: its labels and taints stay as they were'
+  systemctl start kubelet
+}
+
+boot() {
+  STARTED=$(date --utc +%s)
   read_instance
   if has_joined; then
     guard_metadata_server
@@ -63,8 +91,17 @@ main() {
   local limit
   limit=$(setting attributes.tpu-join-seconds 86400)
   retry "$limit" try_join || die "no join within $limit seconds; the lines above say why"
+  forget_earlier_vm || die 'this node cannot read what the cluster knows of it'
   record_join
   log "joined as $NODE_NAME"
 }
 
-main
+main() { # [boot]
+  case ${1:-} in
+  '') start_boot "$COMMAND" ;;
+  boot) boot ;;
+  *) die "unknown command $1; write boot, or nothing to install this command" ;;
+  esac
+}
+
+main "$@"

@@ -41,6 +41,25 @@ mint_join_token() {
   CA_HASH=${BASH_REMATCH[2]}
 }
 
+# A VM that is remade under its name must not take over the labels and taints of the one before it: a node may delete
+# itself. That it can delete no other one is up to NodeRestriction, which kubeadm switches on.
+let_nodes_forget() {
+  kubectl apply --filename - >/dev/null <<'YAML'
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: "tpu-platform:own-node"}
+rules:
+- {apiGroups: [""], resources: [nodes], verbs: [delete]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: "tpu-platform:own-node"}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "tpu-platform:own-node"}
+subjects:
+- {apiGroup: rbac.authorization.k8s.io, kind: Group, name: "system:nodes"}
+YAML
+}
+
 publish_join() {
   local secret
   secret=$(setting attributes.tpu-join-secret)
@@ -108,6 +127,7 @@ publish_peers() {
 }
 
 publish() {
+  let_nodes_forget
   mint_join_token
   publish_join
   publish_access

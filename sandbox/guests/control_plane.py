@@ -15,7 +15,7 @@ from sandbox.google.guests import Account, GuestCloud, Machine
 from sandbox.guests.attributes import CONTROL_PLANE, ROLE, ControlPlaneAttributes, MetadataError
 from sandbox.guests.clusters import Clusters
 from sandbox.guests.identity import account, kubelet, read_join_secret
-from sandbox.guests.network import API_PORT, UnreachableError, require_internet
+from sandbox.guests.network import API_PORT, ETCD_PORTS, UnreachableError, require_internet, require_machine
 from sandbox.guests.project import Project
 from sandbox.guests.script import Script
 from sandbox.kubernetes.api import Object
@@ -65,6 +65,9 @@ class ControlPlaneMachine:
         cluster = self._clusters.of(disk)
         if cluster is None or cluster.plane.endpoint != secret.apiServer:
             raise UnreachableError(f"{wanted.first_address}:{API_PORT} does not answer: no control plane is there")
+        assert first is not None
+        for port in (API_PORT, *ETCD_PORTS):
+            require_machine(self._cloud, machine, first, port)
         return disk
 
     def _publish(self) -> None:

@@ -1,4 +1,5 @@
-"""What a machine's packets reach: the internet through NAT, the API server through its load balancer and firewalls.
+"""What a machine's packets reach: the internet through NAT, the API server through its load balancer, and each other,
+as firewalls let them.
 
 Stands for the network between machines. A passthrough load balancer keeps the client's address, so the firewall rules
 of the machines behind it decide. Health checks are not simulated: with no healthy backend Google sends to all of them.
@@ -15,6 +16,7 @@ from sandbox.google.service import short
 from sandbox.google.store import Resource
 
 API_PORT = 6443
+ETCD_PORTS = (2379, 2380)  # for clients, and for members of the same etcd
 DEFAULT_PRIORITY = 1000
 
 
@@ -39,8 +41,18 @@ def require_internet(cloud: GuestCloud, machine: Machine) -> None:
 def require_connection(cloud: GuestCloud, source: Machine, address: str, port: int) -> None:
     """A TCP connection from a machine to an address of the load balancer's. Raises UnreachableError with the reason."""
     targets = _behind(cloud, source, address, port)
-    if not any(_admitted(cloud, source, target, port) for target in targets):
+    if not any(_admitted(cloud, source, target, port, source.address) for target in targets):
         raise UnreachableError(f"{address}:{port} does not answer: no firewall rule lets {source.address} through")
+
+
+def require_machine(cloud: GuestCloud, source: Machine, target: Machine, port: int, *, pod: str = "") -> None:
+    """A TCP connection from a machine to another one, or from the pod with that address on it.
+
+    Raises UnreachableError where no firewall rule lets it through.
+    """
+    address = pod or source.address
+    if not _admitted(cloud, source, target.record, port, address):
+        raise UnreachableError(f"{target.address}:{port} does not answer: no firewall rule lets {address} through")
 
 
 def _behind(cloud: GuestCloud, source: Machine, address: str, port: int) -> list[Resource]:
@@ -71,24 +83,24 @@ def _takes(rule: Resource, source: Machine, port: int) -> bool:
     return rule.get("IPProtocol", "TCP") == "TCP" and _in_ranges(port, given)
 
 
-def _admitted(cloud: GuestCloud, source: Machine, target: Resource, port: int) -> bool:
+def _admitted(cloud: GuestCloud, source: Machine, target: Resource, port: int, address: str) -> bool:
     """What the firewall rule of the lowest number says that fits; a denial goes before a permission of its number."""
     verdicts = [
         (rule.get("priority", DEFAULT_PRIORITY), allowed)
         for rule in cloud.records("compute.firewalls").values()
-        for allowed in _verdicts(rule, source, target, port)
+        for allowed in _verdicts(rule, source, target, port, address)
     ]
     return bool(verdicts) and min(verdicts)[1]
 
 
-def _verdicts(rule: Resource, source: Machine, target: Resource, port: int) -> Iterator[bool]:
+def _verdicts(rule: Resource, source: Machine, target: Resource, port: int, address: str) -> Iterator[bool]:
     nic = target["networkInterfaces"][0]
     fits = (
         rule.get("direction", "INGRESS") == "INGRESS"
         and not rule.get("disabled")
         and _same(rule["network"], nic["network"])
         and _named(rule, target, "target", otherwise=True)
-        and (_from(rule, source.address) or _named(rule, source.record, "source", otherwise=False))
+        and (_from(rule, address) or _named(rule, source.record, "source", otherwise=False))
     )
     if fits:
         for allowed, key in ((True, "allowed"), (False, "denied")):

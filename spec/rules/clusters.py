@@ -149,7 +149,7 @@ def one_zone(platform: Platform) -> Iterator[Finding]:
     "no-backups",
     backend="compute",
     level="warning",
-    reason="etcd on one disk is lost with the disk; hosts and jobs would have to start again.",
+    reason="etcd and the cluster's keys on one disk are lost with the disk; hosts and jobs would have to start again.",
     source="Kubernetes documentation, operating etcd clusters",
 )
 def no_backups(platform: Platform) -> Iterator[Finding]:
@@ -159,6 +159,23 @@ def no_backups(platform: Platform) -> Iterator[Finding]:
             "cluster.control_plane.backups",
             "the only copy of etcd is on one disk",
             "set backups: true, or replicas: 3",
+        )
+
+
+@PLATFORM.rule(
+    "policies-of-networks",
+    backend="compute",
+    level="warning",
+    reason="Pods without GKE have addresses that the VPC routes, and nothing that enforces a NetworkPolicy.",
+    source="Kubernetes documentation, network policies; containernetworking, plugin ptp",
+)
+def policies_of_networks(platform: Platform) -> Iterator[Finding]:
+    own = platform.namespaces if "namespaces" in platform.model_fields_set else ()
+    if _control_plane(platform) and len({*own, *platform.queue_namespaces}) > 1:
+        yield Finding(
+            "cluster.kind",
+            "NetworkPolicies have no effect in a self-managed cluster: pods of all namespaces reach each other",
+            "for teams that must not, use GKE, or a platform each",
         )
 
 

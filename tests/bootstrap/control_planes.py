@@ -14,7 +14,7 @@ from sandbox.toolchain.kubernetes_binaries import KUBERNETES_VERSION
 from spec.hosts import control_plane_machines, control_plane_metadata
 from spec.platform import Platform
 from tests.bootstrap.conftest import MakeMachine
-from tests.bootstrap.google import ACCESSOR, CONTROL_PLANE, VERSION_MANAGER, Secrets
+from tests.bootstrap.google import ACCESSOR, CONTROL_PLANE, VERSION_ADDER, VERSION_MANAGER, Secrets
 from tests.bootstrap.machine import Boot, Machine
 from tests.sandbox.conftest_google import PROJECT
 from tests.spec.platforms import SELF_MANAGED, load
@@ -28,6 +28,7 @@ def make_secrets(secrets: Secrets) -> Secrets:
     for kind in ("join", "endpoint", "access"):
         secrets.create(kind, CONTROL_PLANE, VERSION_MANAGER)
     secrets.create("peers", CONTROL_PLANE, VERSION_MANAGER, ACCESSOR)
+    secrets.create("keys", CONTROL_PLANE, VERSION_ADDER)
     return secrets
 
 

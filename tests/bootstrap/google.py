@@ -8,6 +8,7 @@ nothing but signing keys, and Cloud Storage keeps what is uploaded without looki
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
 import threading
@@ -26,6 +27,7 @@ from sandbox.google.server import listen
 from tests.sandbox.conftest_google import PROJECT, Cloud
 
 ACCESSOR = "roles/secretmanager.secretAccessor"
+VERSION_ADDER = "roles/secretmanager.secretVersionAdder"
 VERSION_MANAGER = "roles/secretmanager.secretVersionManager"
 # Service accounts of the project.
 NODES = "tpu-nodes"
@@ -33,15 +35,38 @@ CONTROL_PLANE = "tpu-control-plane"
 STRANGER = "stranger"
 
 
+# Bodies of the packets of public keys, which nobody has the other half of.
+DOCKER_KEY, KUBERNETES_KEY, STRANGE_KEY = (b"\x04" + name * 60 for name in (b"docker", b"kubernetes", b"stranger"))
+
+
+def armored(*keys: bytes) -> str:
+    """Public keys as signed repositories publish them: with a user's name behind each (RFC 9580)."""
+    packets = b""
+    for body in keys:
+        size = len(body)
+        packets += b"\x99" + size.to_bytes(2, "big") + body  # the old form of a header, as GnuPG writes it
+        packets += b"\xcd\x04user"  # and the newer form
+    text = base64.encodebytes(packets).decode()
+    return f"-----BEGIN PGP PUBLIC KEY BLOCK-----\nVersion: test\n\n{text}=abcd\n-----END PGP PUBLIC KEY BLOCK-----\n"
+
+
+def fingerprint(key: bytes) -> str:
+    """Of a key's packet, of version 4."""
+    return hashlib.sha1(b"\x99" + len(key).to_bytes(2, "big") + key).hexdigest().upper()
+
+
 @dataclass
 class Vm:
-    """One VM as the network sees it. `on_pause` hears of every pause a script makes, with its length in seconds."""
+    """One VM as the network sees it. `on_pause` hears of every pause a script makes, with its length in seconds.
+    `keys`: what it gets for the keys of package repositories; `failing_downloads`: how many of these fail."""
 
     record: dict[str, Any]
     token: str
     pauses: list[int] = field(default_factory=list)
     on_pause: Callable[[int], None] = lambda _number: None
     uploads: dict[str, bytes] = field(default_factory=dict)
+    keys: tuple[bytes, ...] = ()
+    failing_downloads: int = 0
 
 
 class Internet:
@@ -93,8 +118,15 @@ class Internet:
 
     def _key(self, request: Request) -> Response:
         path = request.path_params["rest"]
-        known = re.fullmatch(r"linux/ubuntu/gpg|core:/stable:/v1\.\d\d/deb/Release\.key", path)
-        return PlainTextResponse(f"key of {path}\n", status_code=200 if known else 404)
+        vm = self._vm(request)
+        if vm.failing_downloads:
+            vm.failing_downloads -= 1
+            return Response(status_code=404)  # curl itself would try others again
+        known = re.fullmatch(r"(?P<docker>linux/ubuntu/gpg)|core:/stable:/v1\.\d\d/deb/Release\.key", path)
+        if not known:
+            return Response(status_code=404)
+        keys = vm.keys or (DOCKER_KEY if known["docker"] else KUBERNETES_KEY,)
+        return PlainTextResponse(armored(*keys))
 
 
 @contextmanager
@@ -140,9 +172,12 @@ class Secrets:
         self.cloud.ok("POST", f"/sm/v1/{self.name(kind)}:addVersion", {"payload": {"data": data}})
 
     def newest(self, kind: str) -> dict[str, Any]:
-        answer = self.cloud.ok("GET", f"/sm/v1/{self.name(kind)}/versions/latest:access")
-        payload: dict[str, Any] = json.loads(base64.b64decode(answer["payload"]["data"]))
+        payload: dict[str, Any] = json.loads(self.newest_bytes(kind))
         return payload
+
+    def newest_bytes(self, kind: str) -> bytes:
+        answer = self.cloud.ok("GET", f"/sm/v1/{self.name(kind)}/versions/latest:access")
+        return base64.b64decode(answer["payload"]["data"])
 
     def states(self, kind: str) -> list[str]:
         """The states of all versions, the oldest first."""

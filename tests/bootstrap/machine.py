@@ -13,8 +13,9 @@ from typing import Literal
 from components.boot_scripts import boot_script
 from sandbox import toolchain
 from spec.hosts import API_PORT
-from tests.bootstrap.google import Vm
+from tests.bootstrap.google import DOCKER_KEY, KUBERNETES_KEY, Vm, fingerprint
 
+BOOT_UNIT = "tpu-boot.service"
 Role = Literal["control_plane", "node"]
 SHIMS = Path(__file__).parent / "shims"
 # The directories of a VM that the scripts touch. In what runs here they lie below the scratch root; that is the only
@@ -22,13 +23,13 @@ SHIMS = Path(__file__).parent / "shims"
 MOVED = re.compile(r"""(?<![\w.:/*}$-])/(?=(?:etc|run|var|usr/local|dev/disk)[/\s"'])""")
 # Run as they are.
 TOOLS = (
-    *("bash", "base64", "cat", "cp", "curl", "date", "dirname", "env", "find", "grep", "head", "install", "ln"),
-    *("mkdir", "mktemp", "od", "readlink", "rm", "rmdir", "sed", "test", "touch", "tr", "wc"),
+    *("bash", "base64", "cat", "cp", "curl", "date", "dirname", "env", "find", "grep", "gzip", "head", "install", "ln"),
+    *("mkdir", "mktemp", "od", "readlink", "rm", "rmdir", "sed", "sha256sum", "tar", "test", "touch", "tr", "wc"),
 )
 # Only noted, or played by a file below shims/stand-ins.
 STOOD_FOR = (
     *("apt-get", "apt-mark", "blkid", "crictl", "dpkg-query", "ip", "kubeadm", "kubectl", "mkfs.ext4", "modprobe"),
-    *("mount", "mountpoint", "sleep", "swapoff", "sysctl", "systemctl"),
+    *("dpkg", "mount", "mountpoint", "sleep", "swapoff", "sysctl", "systemctl"),
 )
 FILES = {
     "etc/apt/sources.list.d/": "",
@@ -99,7 +100,11 @@ class Machine:
         (self.folder / "path" / name).symlink_to(SHIMS / "shim")
 
     def moved(self, text: str) -> str:
-        return MOVED.sub(f"{self.root}/", text).replace(f"API_PORT={API_PORT}", f"API_PORT={self.api_port}")
+        """A script as it runs here: below the scratch root, on a port of its own, with the keys served here."""
+        text = MOVED.sub(f"{self.root}/", text).replace(f"API_PORT={API_PORT}", f"API_PORT={self.api_port}")
+        for name, key in (("DOCKER", DOCKER_KEY), ("KUBERNETES", KUBERNETES_KEY)):
+            text = re.sub(rf"{name}_KEY=[0-9A-F]{{40}}\b", f"{name}_KEY={fingerprint(key)}", text)
+        return text
 
     def as_on_a_vm(self, text: str) -> str:
         """The opposite: a text of the scratch root with the paths of a VM."""
@@ -117,10 +122,21 @@ class Machine:
         (self.folder / name).write_text(f"{content}\n")
 
     def boot(self) -> Boot:
+        """Starts the startup script, as Google's agent does, and then once what it has systemd start."""
         script = self.folder / "startup-script"
         script.write_text(self.moved(boot_script(self.role)))
         script.chmod(0o700)
-        return self.run([str(script)])
+        started = self.run([str(script)])
+        if ["systemctl", "start", "--no-block", BOOT_UNIT] not in started.calls:
+            return started
+        tried = self.start_boot_unit()
+        return Boot(tried.code, started.output + tried.output, started.calls + tried.calls)
+
+    def start_boot_unit(self) -> Boot:
+        """What systemd runs for the boot, again where it has failed."""
+        unit = (self.root / "etc/systemd/system" / BOOT_UNIT).read_text()
+        (command,) = re.findall(r"(?m)^ExecStart=(.*)$", unit)
+        return self.run(command.split())
 
     def run(self, command: list[str]) -> Boot:
         calls = self.folder / "calls"

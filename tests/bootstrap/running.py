@@ -58,7 +58,9 @@ class Running:
         Raises ProcessError where a program does not accept its arguments or files."""
         for conf in (self.made.root / "etc/kubernetes").glob("*.conf"):
             conf.write_text(re.sub(r"server: https://\S+", f"server: https://{self.address}", conf.read_text()))
-        (self.made.root / "var/log/kubernetes/audit").mkdir(parents=True)  # the kubelet makes it for the pod
+        (self.made.root / "var/log/kubernetes/audit").mkdir(
+            parents=True, exist_ok=True
+        )  # the kubelet makes it for the pod
         fresh = self._forget_stand_in()
         etcd = self._run("etcd", {"unsafe-no-fsync": "true"})
         etcd.wait_ready(http_ok(f"http://127.0.0.1:{self._ports[METRICS_PORT]}/health"), START_SECONDS)

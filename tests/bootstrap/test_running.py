@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
+import ssl
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,6 +19,7 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
+from cryptography import x509
 
 from sandbox.google.machines import MachineType
 from sandbox.kubernetes.joining import JoinSecret, Kubelet, join
@@ -28,6 +32,7 @@ from tests.bootstrap.conftest import MakeMachine, NewSecrets
 from tests.bootstrap.control_planes import (
     api_name,
     ca_hash,
+    certificate,
     command,
     kubelet,
     kubelet_flags,
@@ -233,3 +238,89 @@ def test_a_new_vm_serves_the_cluster_of_its_disk(machine: MakeMachine, secrets: 
         assert base64.b64decode(found) == b"still-there"
         assert get(after, "/api", token).status_code == 200
         assert get(after, "/api", token + "x").status_code == 401
+
+
+def test_renewed_certificates_serve_the_same_cluster(machine: MakeMachine, secrets: Secrets, tmp_path: Path) -> None:
+    """A finding: kubeadm's certificates, valid for a year, were never renewed. What was published stays valid."""
+    make_secrets(secrets)
+    made = machine_of(machine, platform_of(secrets, {}), tpu_api_address="127.0.0.1")
+    made.say("validity", "1h")
+    serving(made)
+    with running(made, tmp_path / "before") as before:
+        published = command(made, "publish")
+        assert published.code == 0, published.output
+        before.kubectl("create", "secret", "generic", "kept", "--from-literal=word=still-there")
+        old = shown(before)
+        assert old.not_valid_after_utc < datetime.now(UTC) + timedelta(hours=2)
+        made.say("validity", "8760h")
+        renewed = command(made, "renew")
+        assert renewed.code == 0, renewed.output
+    with running(made, tmp_path / "after") as after:
+        new = shown(after)
+        assert new.not_valid_after_utc > datetime.now(UTC) + timedelta(days=360)
+        new.verify_directly_issued_by(certificate(made, "ca"))
+        # The API server reached etcd and kubelets' signer; people, hosts and the next run of the timer find a way in.
+        assert after.kubectl("get", "secret", "kept", "--output", "name").strip() == "secret/kept"
+        assert get(after, "/api/v1/nodes", secrets.newest("access")["status"]["token"]).status_code == 200
+        assert secrets.newest("join")["caCertHash"] == ca_hash(made)
+        assert command(made, "publish").code == 0
+
+
+def shown(control_plane: Running) -> x509.Certificate:
+    """The certificate that the API server shows."""
+    host, _, port = control_plane.address.partition(":")
+    return x509.load_pem_x509_certificate(ssl.get_server_certificate((host, int(port))).encode())
+
+
+def test_a_vm_that_is_remade_has_a_node_of_its_own(live: Live) -> None:
+    """A finding: it took over labels and taints of the VM before it. Here with the right that the control plane's
+    script gives, with the limits that kubeadm's API server sets, and with a node's own certificate."""
+    stale = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "remade", "labels": {"of": "the-first"}}}
+    made = live.control_plane.made
+    made.say("stale.yaml", yaml.safe_dump({**stale, "spec": {"taints": [{"key": "old", "effect": "NoSchedule"}]}}))
+    live.control_plane.kubectl("create", "--filename", str(made.folder / "stale.yaml"))
+    secret = JoinSecret.model_validate(live.secrets.newest("join"))
+    host = MachineType("host", vcpus=4, memory_gb=16)
+    join(secret, Kubelet("remade", "uuid", "10.0.0.8", host, KUBERNETES_VERSION, {"of": "the-second"}, [], max_pods=64))
+    node = json.loads(live.control_plane.kubectl("get", "node", "remade", "--output", "json"))
+    assert node["metadata"]["labels"]["of"] == "the-second"
+    assert "old" not in {taint["key"] for taint in node["spec"]["taints"]}
+
+
+def test_a_cluster_whose_disk_is_lost_comes_back_from_its_backups(
+    machine: MakeMachine, secrets: Secrets, tmp_path: Path
+) -> None:
+    """A finding: the authority and the key of secrets were on the data disk alone, so that no snapshot could bring a
+    cluster back. The steps are those of docs/self-managed.md. Copying etcd's files stands for `etcdutl snapshot
+    restore`, which gives the same ones."""
+    make_secrets(secrets)
+    platform = platform_of(secrets, {"backups": True})
+    given = {"tpu_api_address": "127.0.0.1", "tpu_backup_bucket": "backups"}
+    lost = serving(machine_of(machine, platform, **given))
+    with running(lost, tmp_path / "lost") as before:
+        before.kubectl("create", "secret", "generic", "kept", "--from-literal=word=still-there")
+        before.kubectl("create", "serviceaccount", "visitor")
+        token = before.kubectl("create", "token", "visitor").strip()
+        saved = command(lost, "snapshot")
+        assert saved.code == 0, saved.output
+    keys = base64.b64decode(secrets.newest_bytes("keys"))
+    assert keys not in saved.output.encode()
+
+    new = serving(machine_of(machine, platform, **given))
+    assert ca_hash(new) != ca_hash(lost)
+    (tmp_path / "keys.tar.gz").write_bytes(keys)
+    etc = new.root / "etc/kubernetes"
+    subprocess.run(["tar", "-xzf", tmp_path / "keys.tar.gz", "-C", etc], check=True)
+    shutil.rmtree(new.root / "var/lib/etcd/member")
+    shutil.copytree(lost.root / "var/lib/etcd/member", new.root / "var/lib/etcd/member")
+    (new.root / "var/lib/tpu-boot/joined").unlink()
+    new.say("blkid", 0)
+    back = new.start_boot_unit()
+    assert back.code == 0, back.output
+    assert "the data disk holds a cluster: bringing it back" in back.output
+    with running(new, tmp_path / "new") as after:
+        assert ca_hash(new) == ca_hash(lost)
+        shown(after).verify_directly_issued_by(certificate(lost, "ca"))
+        found = after.kubectl("get", "secret", "kept", "--output", "jsonpath={.data.word}")
+        assert base64.b64decode(found) == b"still-there"
+        assert get(after, "/api", token).status_code == 200

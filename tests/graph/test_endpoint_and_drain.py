@@ -20,7 +20,7 @@ from spec.platform import Platform
 from spec.slice import NodeDrain
 from tests.graph.conftest import recorded as recorded_stack
 from tests.graph.emulated import recorded
-from tests.graph.recording import STACK_FILES, GraphMonitor
+from tests.graph.recording import STACK_FILES, GraphMonitor, named
 from tests.graph.test_self_managed import TRAIN
 from tests.spec.platforms import EXISTING, EXISTING_NETWORK, ZONES, load
 
@@ -82,7 +82,8 @@ OWN_CLUSTER = {"zone": ZONES["v6e"], "cluster": {"kind": "self-managed"}, "slice
 def test_the_update_waits_where_something_is_made_and_the_program_does_not() -> None:
     """A program that waits, or fails, would keep `destroy --run-program` from a control plane that never came up."""
     graph = recorded(OWN_CLUSTER)
-    urn, marker = graph.one("pulumi:index:Stash")
+    urn = named(graph, "endpoint-published")
+    marker = graph.requests[urn]
     assert list(marker.hooks.before_create) == ["await-endpoint"]
     assert not marker.hooks.before_delete, "or every destroy would have to run the program"
     assert "await-endpoint" in graph.hooks

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from sandbox.google.guests import GuestCloud, Machine, machine
+from sandbox.google.world import World
+from sandbox.guests.network import UnreachableError, require_machine
 from spec.hosts import JOIN_TOKEN
 from tests.graph.conftest import recorded as recorded_stack
 from tests.graph.emulated import recorded
@@ -153,6 +156,7 @@ NODES, CONTROL = (
     f"serviceAccount:{name}-identity-account@my-project.iam.gserviceaccount.com" for name in ("node", "control-plane")
 )
 READ, WRITE = "roles/secretmanager.secretAccessor", "roles/secretmanager.secretVersionManager"
+ADD = "roles/secretmanager.secretVersionAdder"  # neither reads nor destroys what it has put away
 WRITTEN = {("tpu-join", READ, NODES), *((f"tpu-{part}", WRITE, CONTROL) for part in ("join", "endpoint", "access"))}
 
 
@@ -165,7 +169,7 @@ def grants(graph: GraphMonitor) -> set[tuple[str, str, str]]:
     ("name", "expected"),
     [
         ("one", WRITTEN),
-        ("three", WRITTEN | {("tpu-peers", WRITE, CONTROL), ("tpu-peers", READ, CONTROL)}),
+        ("three", WRITTEN | {("tpu-peers", WRITE, CONTROL), ("tpu-peers", READ, CONTROL), ("tpu-keys", ADD, CONTROL)}),
         ("guest", {("join", READ, NODES)}),
     ],
 )
@@ -255,11 +259,12 @@ PROBERS = {"35.191.0.0/16", "130.211.0.0/22"}
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("one", {"internal": INTERNAL, "health-checks": PROBERS}),
+        ("one", {"internal": INTERNAL, "control-plane": INTERNAL, "health-checks": PROBERS}),
         (
             "three",
             {
                 "internal": INTERNAL,
+                "control-plane": INTERNAL,
                 "api": {OFFICE["cidr"]},
                 "health-checks": {*PROBERS, "209.85.152.0/22", "209.85.204.0/22"},
             },
@@ -271,12 +276,74 @@ def test_what_the_firewall_lets_in(name: str, expected: dict[str, set[str]]) -> 
     rules = {
         request.name.removeprefix("network-"): inputs(request) for request in graph_of(name).of_type(FIREWALL).values()
     }
+    control = CONTROL.removeprefix("serviceAccount:")
+    if expected:
+        assert rules["replicas"]["sourceServiceAccounts"] == rules["replicas"]["targetServiceAccounts"] == [control]
+        assert "sourceRanges" not in rules.pop("replicas")
     assert {key: set(rule["sourceRanges"]) for key, rule in rules.items()} == expected
     for key, rule in rules.items():
         assert rule["targetServiceAccounts"], "a rule without targets is for every machine of the network"
-        if key != "internal":
-            assert rule["targetServiceAccounts"] == [CONTROL.removeprefix("serviceAccount:")]
+        if key == "internal":
+            assert control not in rule["targetServiceAccounts"]
+            continue
+        assert rule["targetServiceAccounts"] == [control]
+        if key != "control-plane":
             assert rule["allows"] == [{"protocol": "tcp", "ports": ["6443"]}]
+
+
+@pytest.mark.parametrize("name", ["one", "three"])
+def test_pods_and_hosts_do_not_reach_etcd(name: str) -> None:
+    """A finding: every port of a control plane was open to all pods, etcd's too. The emulator's own check decides."""
+    rules = [inputs(request) for request in graph_of(name).of_type(FIREWALL).values()]
+    cloud = FirewalledCloud(rules)
+    host = cloud.machine("10.0.0.9", cloud.account_of("internal"), pods="10.4.1.0/24")
+    master, peer = (cloud.machine(f"10.0.0.{number}", CONTROL.removeprefix("serviceAccount:")) for number in (2, 3))
+    for pod in ("", "10.4.1.7"):
+        assert cloud.open_ports(host, master, pod) == {53, 6443, 10250}
+        assert cloud.open_ports(host, host, pod) == FirewalledCloud.TRIED
+    assert cloud.open_ports(peer, master, "") == FirewalledCloud.TRIED
+
+
+class FirewalledCloud:
+    """Machines between which the firewall rules of a graph stand, in the sandbox's network."""
+
+    TRIED = {22, 53, 2379, 2380, 6443, 8471, 10250, 10257, 10259}
+
+    def __init__(self, rules: list[Json]) -> None:
+        self._rules = rules
+        self._world = World()
+        for number, rule in enumerate(rules):
+            allowed = [
+                {"IPProtocol": each["protocol"], **({"ports": each["ports"]} if each.get("ports") else {})}
+                for each in rule["allows"]
+            ]
+            self._world.store.put(
+                "compute.firewalls",
+                f"projects/p/global/firewalls/{number}",
+                {**rule, "network": "n", "allowed": allowed},
+            )
+
+    def account_of(self, rule: str) -> str:
+        """The account of the machines that a rule is for."""
+        (found,) = (each for each in self._rules if each["name"].endswith(f"-{rule}"))
+        return str(found["targetServiceAccounts"][0])
+
+    def machine(self, address: str, account: str, pods: str = "") -> Machine:
+        nic = {"network": "n", "networkIP": address, "aliasIpRanges": [{"ipCidrRange": pods}] if pods else []}
+        accounts = [{"email": account, "scopes": []}]
+        record = {"id": address, "networkInterfaces": [nic], "serviceAccounts": accounts, "disks": []}
+        return machine(self._world, f"projects/p/zones/z/instances/{address}", record)
+
+    def open_ports(self, source: Machine, target: Machine, pod: str) -> set[int]:
+        """Which of the ports answer to a machine, or to a pod on it."""
+        return {port for port in self.TRIED if self._answers(source, target, port, pod)}
+
+    def _answers(self, source: Machine, target: Machine, port: int, pod: str) -> bool:
+        try:
+            require_machine(GuestCloud(self._world), source, target, port, pod=pod)
+        except UnreachableError:
+            return False
+        return True
 
 
 def test_a_shared_networks_firewall_is_its_own_projects() -> None:
@@ -367,7 +434,11 @@ def test_hosts_go_before_the_cluster_that_they_have_joined(own: GraphMonitor) ->
 
 
 def test_nothing_that_the_last_cluster_wrote_is_believed(own: GraphMonitor) -> None:
-    secrets = own.of_type("gcp:secretmanager/secret:Secret")
+    """But for the copy of the cluster's keys: that the disk is lost is what it is for."""
+    secrets = {request.name: request for request in own.of_type("gcp:secretmanager/secret:Secret").values()}
+    kept = secrets.pop("backups-keys", None)
+    assert (kept is None) is (own is graph_of("one"))
+    assert kept is None or not kept.HasField("replacement_trigger")
     assert len(secrets) == (3 if own is graph_of("one") else 4)
     for request in secrets.values():
         assert request.replacement_trigger.string_value == f"number of {DISK}"

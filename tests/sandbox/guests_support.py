@@ -115,6 +115,10 @@ class Lab:
         rule = {"name": "api", "network": NETWORK, "direction": "INGRESS", "sourceRanges": ["10.0.0.0/20"]}
         allowed = {"allowed": [{"IPProtocol": "tcp", "ports": ["6443"]}], "targetTags": [MASTERS]}
         self.cloud.ok("POST", f"{GLOBAL}/firewalls", {**rule, **allowed})
+        own = {"name": "replicas", "network": NETWORK, "direction": "INGRESS", "sourceTags": [MASTERS]}
+        self.cloud.ok(
+            "POST", f"{GLOBAL}/firewalls", {**own, "targetTags": [MASTERS], "allowed": [{"IPProtocol": "tcp"}]}
+        )
 
     def make_load_balancer(self) -> None:
         ok = self.cloud.ok

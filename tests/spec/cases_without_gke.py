@@ -528,6 +528,14 @@ WARNINGS = [
         (V6E, control_plane(replicas=3, zones=["us-east5-a", "us-east5-b", "us-east5-c"])),
     ),
     Case(
+        "policies-of-networks",
+        (V6E, OWN | {"namespaces": ["team-a", "team-b"]}),
+        "cluster.kind",
+        "NetworkPolicies have no effect",
+        "use GKE, or a platform each",
+        (V6E, OWN | {"namespaces": ["team-a"]}),
+    ),
+    Case(
         "no-backups",
         (V6E, OWN),
         "cluster.control_plane.backups",

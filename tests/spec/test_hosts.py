@@ -214,8 +214,9 @@ def test_metadata_of_a_control_plane(replicas: int) -> None:
     secrets = "projects/my-project/secrets/own"
     assert metadata == {
         "tpu-kubernetes-version": "1.34.2",
-        "tpu-containerd-version": "2.1.*",
+        "tpu-containerd-version": "2.1.5-1~*",
         "tpu-join-secret": f"{secrets}-join",
+        "tpu-metadata-group": "47100",
         "tpu-role": "control-plane",
         "block-project-ssh-keys": "TRUE",
         "tpu-cluster-name": "own",
