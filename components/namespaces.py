@@ -4,6 +4,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.access import ClusterAccess
+from spec import pod_security
 from spec.kueue import OPT_IN_LABEL
 from spec.platform import Platform
 
@@ -18,7 +19,7 @@ class Namespaces(pulumi.ComponentResource):
         self, name: str, *, platform: Platform, access: ClusterAccess, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__(self.TYPE, name, None, opts)
-        security = pod_security(platform)
+        security = pod_security.namespace_labels(platform)
         self.by_name = {
             namespace: self._namespace(
                 name,
@@ -38,13 +39,3 @@ class Namespaces(pulumi.ComponentResource):
             metadata=k8s.meta.v1.ObjectMetaArgs(name=namespace, labels=labels),
             opts=access.options(self),
         )
-
-
-def pod_security(platform: Platform) -> dict[str, str]:
-    """Pod Security labels: "baseline" is enforced unless TPUs are handed out by DRA.
-
-    Under DRA the TPU runtime needs the capabilities IPC_LOCK and SYS_RESOURCE, which "baseline" forbids and GKE offers
-    no exemption for; there it only warns and audits.
-    """
-    modes = ("audit", "warn") if any(plan.devices == "dra" for plan in platform.slice_plans) else ("enforce",)
-    return {f"pod-security.kubernetes.io/{mode}": "baseline" for mode in modes}

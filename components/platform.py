@@ -18,10 +18,12 @@ from components.kueue import Kueue
 from components.multikueue import MultiKueueManager
 from components.multikueue_worker import MultiKueueWorker
 from components.namespaces import Namespaces
+from components.pod_security import PodSecurity
 from components.queues import Queues
 from components.readiness import webhook_gate
 from components.services import Services
-from spec import multikueue, queueing
+from components.unqueued import UnqueuedTpus
+from spec import multikueue, pod_security, queueing, unqueued
 from spec.platform import Platform
 
 
@@ -46,7 +48,7 @@ def build(platform: Platform) -> dict[str, Any]:
     kueue = install_controllers(platform, access, namespaces)
     exported = exports(platform, built)
     if platform.is_worker:
-        worker = MultiKueueWorker("multikueue", platform=platform, access=access, after=kueue)
+        worker = MultiKueueWorker("multikueue", platform=platform, access=access, namespaces=namespaces, after=kueue)
         exported[multikueue.STACK_OUTPUT] = worker.kubeconfig
     return exported
 
@@ -56,6 +58,8 @@ def install_namespaces(platform: Platform, access: ClusterAccess) -> Mapping[str
     if not platform.installs("namespaces"):
         return dict.fromkeys(platform.workload_namespaces, ())
     made = Namespaces("namespaces", platform=platform, access=access).by_name
+    if security := pod_security.policy(platform):
+        PodSecurity("pod-security", policy=security, access=access)
     return {name: [namespace] for name, namespace in made.items()}
 
 
@@ -92,6 +96,8 @@ def install_controllers(
             gate=gate,
         )
         checks[multikueue.CHECK] = manager.check
+    if refusal := unqueued.policy(platform):
+        UnqueuedTpus("unqueued-tpus", policy=refusal, access=access)
     Queues("queues", platform=platform, access=access, namespaces=namespaces, after=after, gate=gate, checks=checks)
     return after
 

@@ -11,6 +11,7 @@ from components.kueue_objects import KueueObjects
 from spec import queueing
 from spec.platform import Platform
 from spec.queueing import ClusterQueue, Flavor, FlavorQuota, Toleration
+from spec.queues import DEFAULT_QUEUE
 
 PROVISIONING_CLASS = "queued-provisioning.gke.io"
 
@@ -49,10 +50,14 @@ class Queues(pulumi.ComponentResource):
             self._priority(key, platform.priorities[key])
         pairs = [(queue.name, namespace) for queue in queues for namespace in queue.namespaces]
         self._former = Counter(self._former_name(*pair) for pair in pairs)
+        made = {queue.name: self._cluster_queue(queue, flavor_objects, checks, cohorts) for queue in queues}
         for queue in queues:
-            cluster_queue = self._cluster_queue(queue, flavor_objects, checks, cohorts)
             for namespace in queue.namespaces:
-                self._local_queue(queue, namespace, [*namespaces[namespace], cluster_queue])
+                self._local_queue(queue, namespace, [*namespaces[namespace], made[queue.name]])
+        # Named apart: no queue and no namespace can give another LocalQueue the same name.
+        self._object = KueueObjects(f"{name}-default", self, access, after, gate).create
+        for namespace, default in platform.default_queues.items():
+            self._default_queue(default, namespace, [*namespaces[namespace], made[default]])
         self.register_outputs({"queues": [queue.name for queue in queues]})
 
     def _topology(self) -> pulumi.CustomResource:
@@ -145,6 +150,18 @@ class Queues(pulumi.ComponentResource):
     def _former_name(self, queue: str, namespace: str) -> str:
         """The logical name of a LocalQueue before its two names were kept apart."""
         return f"{self._name}-localqueue-{queue}-{namespace}"
+
+    def _default_queue(
+        self, queue: str, namespace: str, depends_on: Sequence[pulumi.Resource]
+    ) -> pulumi.CustomResource:
+        """The queue of jobs that name none."""
+        return self._object(
+            "LocalQueue",
+            DEFAULT_QUEUE,
+            {"clusterQueue": queue},
+            namespace=namespace,
+            depends_on=depends_on,
+        )
 
 
 def cluster_queue_spec(queue: ClusterQueue) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from spec.errors import SpecWarning
 from spec.model import INT32, Amount, Day, Flag, Labels, Model, Name, Zone
 from spec.multikueue import MultiKueue
 from spec.network import CreatedNetwork, Network
-from spec.queues import Cohort, Queue
+from spec.queues import DEFAULT_QUEUE, Cohort, Queue
 from spec.self_managed import ExistingCluster, InCluster, SelfManagedCluster
 from spec.services import services
 from spec.slice import Slice
@@ -157,6 +157,17 @@ class Platform(Model):
     def queue_namespaces(self) -> tuple[str, ...]:
         """Namespaces whose workloads go through a queue."""
         return tuple(dict.fromkeys(namespace for queue in self.queues.values() for namespace in queue.namespaces))
+
+    @property
+    def default_queues(self) -> dict[str, str]:
+        """By namespace, the queue of jobs that name none: the only one there. Left out where that is called `default`,
+        since its own LocalQueue is the default already."""
+        queues: dict[str, list[str]] = {}
+        for name, queue in self.queues.items():
+            for namespace in queue.namespaces:
+                queues.setdefault(namespace, []).append(name)
+        alone = {namespace: names[0] for namespace, names in sorted(queues.items()) if len(names) == 1}
+        return {namespace: name for namespace, name in alone.items() if name != DEFAULT_QUEUE}
 
     @property
     def used_inside(self) -> tuple[InCluster, ...]:

@@ -31,6 +31,7 @@ FLAVOR_LABEL = "tpu-platform/flavor"
 """Node label that names the flavor of a host; declared by the platform, so that a flavor selects exactly its pools."""
 
 TPU_TAINT = "google.com/tpu"
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 TOPOLOGY_NAME = "gke-tpu"
 
 # The driver's name for a generation, where it is not ours.

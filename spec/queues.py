@@ -9,6 +9,9 @@ from spec.model import Count, Flag, Model, Name
 SliceCounts = dict[Name, Count]
 """Slices by the name of their group."""
 
+DEFAULT_QUEUE = "default"
+"""Where a namespace has a LocalQueue of this name, Kueue gives it the jobs that name none (LocalQueueDefaulting)."""
+
 
 Weight = Annotated[float, Field(strict=True, ge=0, le=1_000_000, allow_inf_nan=False)]
 """A share against other queues or cohorts."""

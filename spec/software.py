@@ -13,6 +13,8 @@ class DraDriver(Model):
     # 0.2.0 is tagged upstream, but only 0.1.0 is known to lie in the public chart registry.
     version: Literal["0.1.0", "0.2.0"] = "0.1.0"
     """Chart version of the TPU DRA driver."""
+    capabilities: Flag = True
+    """Pods may add IPC_LOCK and SYS_RESOURCE, and generated ones do; false: Pod Security `baseline` as it stands."""
 
 
 class JobSet(Model):
@@ -39,6 +41,8 @@ class Kueue(Model):
     """How long finished workloads stay visible."""
     fair_sharing: Flag = True
     """Share what a cohort does not use by the queues' weights, by preemption if need be."""
+    refuse_unqueued: Flag = True
+    """In namespaces of queues, refuse pods that ask for TPUs past the queues."""
     topology_aware: Flag = False
     """Place pods by topology (TAS) on static device-plugin slices, instead of one Job per pool."""
 

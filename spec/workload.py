@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spec import queueing
+from spec.pod_security import TPU_CAPABILITIES
 from spec.queueing import Flavor
 from spec.slices import SlicePlan
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 JOBSET_API = "jobset.x-k8s.io/v1alpha2"
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 JOB = "slice"
 """Name of the replicated job: each of its Jobs runs on one slice."""
@@ -34,6 +34,7 @@ JAX_IMAGE = (
 JAX_COMMAND = ("python", "-c", "import jax; print(jax.device_count(), 'devices')")
 VLLM_IMAGE = "vllm/vllm-tpu:v0.19.0"
 VLLM_PORT = 8000
+NEVER_GIVE_UP = 2**31 - 1  # the most retries that a Job takes
 TOKEN_SECRET, TOKEN_KEY = "hf-secret", "hf_api_token"
 
 Manifest = dict[str, Any]
@@ -141,7 +142,7 @@ def _check_reach(platform: "Platform", plan: SlicePlan, job: Job, queue: str) ->
 
 
 def _jobset_metadata(plan: SlicePlan, flavor: Flavor, job: Job) -> Manifest:
-    labels = {QUEUE_LABEL: job.queue, PRIORITY_LABEL: job.priority}
+    labels = {queueing.QUEUE_LABEL: job.queue, PRIORITY_LABEL: job.priority}
     annotations = {
         # One Job = one slice = one node pool. Kueue's topology-aware scheduling does the same in its own way.
         EXCLUSIVE: queueing.NODE_POOL_LABEL if plan.multi_host and not flavor.topology_aware else None,
@@ -163,7 +164,7 @@ def _job_spec(platform: "Platform", plan: SlicePlan, flavor: Flavor, job: Job) -
         "image": job.image,
         "command": list(job.command),
         "ports": [{"containerPort": port} for port in PORTS],
-        **_devices(plan, flavor),
+        **_devices(plan, flavor, platform.software.dra_driver.capabilities),
     }
     if _must_be_told(plan) and (plan.multi_host or job.slices > 1):
         container["env"] = _worker_environment(plan, job)
@@ -201,18 +202,18 @@ def _placement(flavor: Flavor) -> Manifest:
     return placement
 
 
-def _devices(plan: SlicePlan, flavor: Flavor) -> Manifest:
+def _devices(plan: SlicePlan, flavor: Flavor, capabilities: bool) -> Manifest:
     """How a container gets all chips of its host."""
     requests = {
         "cpu": str(int(plan.machine.vcpus * SHARE_OF_HOST)),
         "memory": f"{int(plan.machine.memory_gb * SHARE_OF_HOST)}Gi",
     }
     if flavor.claim_template:
-        return {
-            "resources": {"requests": requests, "claims": [{"name": "tpu"}]},
+        devices: Manifest = {"resources": {"requests": requests, "claims": [{"name": "tpu"}]}}
+        if capabilities:
             # What the TPU runtime needs and GKE grants by itself only to pods of the device plugin.
-            "securityContext": {"capabilities": {"add": ["IPC_LOCK", "SYS_RESOURCE"]}},
-        }
+            devices["securityContext"] = {"capabilities": {"add": list(TPU_CAPABILITIES)}}
+        return devices
     chips = {flavor.resource: plan.chips_per_host}
     return {"resources": {"requests": {**requests, **chips}, "limits": chips}}
 
@@ -247,17 +248,17 @@ def _worker_environment(plan: SlicePlan, job: Job) -> list[Manifest]:
     return environment
 
 
-def inference_server(
-    platform: "Platform", plan: SlicePlan, *, name: str, namespace: str, model: str, image: str = VLLM_IMAGE
-) -> list[Manifest]:
-    """A vLLM server on one host: Deployment and Service. The model hub's token comes from a Secret the team owns."""
+def inference_server(platform: "Platform", plan: SlicePlan, job: Job, model: str) -> list[Manifest]:
+    """A vLLM server on one host for each slice of the job: a Job, which Kueue queues and counts, and a Service. The
+    model hub's token comes from a Secret the team owns."""
     if plan.multi_host:
         raise WorkloadError(f"{plan.group} has {plan.hosts} hosts a slice; a server of this kind fits on one host")
+    _check_fit(platform, plan, job)
     flavor = queueing.flavors(platform)[queueing.flavor_of(plan)]
-    labels = {"app": name}
+    labels = {"app": job.name}
     container = {
         "name": "vllm",
-        "image": image,
+        "image": job.image,
         "command": ["python3", "-m", "vllm.entrypoints.openai.api_server"],
         "args": [
             f"--port={VLLM_PORT}",
@@ -270,31 +271,33 @@ def inference_server(
         "ports": [{"containerPort": VLLM_PORT}],
         "readinessProbe": {"httpGet": {"path": "/health", "port": VLLM_PORT}, "periodSeconds": 10},
         "volumeMounts": [{"name": "shared-memory", "mountPath": "/dev/shm"}],
-        **_devices(plan, flavor),
+        **_devices(plan, flavor, platform.software.dra_driver.capabilities),
     }
     pod = {
+        # A server that fails starts again where it is; only when its host is lost it moves.
+        "restartPolicy": "OnFailure",
         **_placement(flavor),
         "containers": [container],
         "volumes": [{"name": "shared-memory", "emptyDir": {"medium": "Memory"}}],
     }
-    metadata = {"name": name, "namespace": namespace, "labels": labels}
+    metadata = _jobset_metadata(plan, flavor, job)
+    metadata["labels"] = {**labels, **metadata.get("labels", {})}
     return [
         {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
+            "apiVersion": "batch/v1",
+            "kind": "Job",
             "metadata": metadata,
             "spec": {
-                "replicas": plan.count,
-                "selector": {"matchLabels": labels},
-                # A new pod cannot start beside the old one: the old one has all chips.
-                "strategy": {"type": "Recreate"},
+                "parallelism": job.slices,
+                "completions": job.slices,
+                "backoffLimit": NEVER_GIVE_UP,
                 "template": {"metadata": {"labels": labels}, "spec": pod},
             },
         },
         {
             "apiVersion": "v1",
             "kind": "Service",
-            "metadata": metadata,
+            "metadata": {"name": job.name, "namespace": job.namespace, "labels": labels},
             # Reachable inside the cluster only; who may reach it from outside is the team's decision.
             "spec": {"selector": labels, "ports": [{"name": "http", "port": VLLM_PORT, "targetPort": VLLM_PORT}]},
         },

@@ -82,7 +82,9 @@ def workload(
     queue: Annotated[str | None, typer.Option("--queue", help="Queue to submit to; without one, runs at once.")] = None,
     namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="Namespace; the queue's first.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Name of the workload; the slices' name if unset.")] = None,
-    count: Annotated[int, typer.Option("--slices", min=1, help="How many slices the job spans.")] = 1,
+    count: Annotated[
+        int, typer.Option("--slices", min=1, help="How many slices the job spans, or servers there are.")
+    ] = 1,
     priority: Annotated[str | None, typer.Option("--priority", help="Priority, one of the platform's.")] = None,
     image: Annotated[str | None, typer.Option("--image", help="Container image; pin a digest.")] = None,
     serve: Annotated[str | None, typer.Option("--serve", metavar="MODEL", help="A vLLM server of this model.")] = None,

@@ -40,24 +40,18 @@ def manifests(platform: Platform, request: Request) -> list[Manifest]:
     plan = workload.plan_named(platform, request.slices)
     namespace = workload.namespace_of(platform, request.queue, request.namespace)
     name = request.name or request.slices
-    if request.model is None:
-        job = workload.Job(
-            name=name,
-            namespace=namespace,
-            slices=request.count,
-            queue=request.queue,
-            priority=request.priority,
-            image=request.image or workload.JAX_IMAGE,
-            command=request.command or workload.JAX_COMMAND,
-        )
-        return [workload.jobset(platform, plan, job)]
-    if request.queue or request.priority or request.command or request.count > 1:
-        raise WorkloadError("--serve makes a server that runs until deleted: leave out --queue, --priority, --slices")
-    return workload.inference_server(
-        platform,
-        plan,
+    default = workload.JAX_IMAGE if request.model is None else workload.VLLM_IMAGE
+    job = workload.Job(
         name=name,
         namespace=namespace,
-        model=request.model,
-        image=request.image or workload.VLLM_IMAGE,
+        slices=request.count,
+        queue=request.queue,
+        priority=request.priority,
+        image=request.image or default,
+        command=request.command or workload.JAX_COMMAND,
     )
+    if request.model is None:
+        return [workload.jobset(platform, plan, job)]
+    if request.command:
+        raise WorkloadError("--serve runs vLLM: leave out the command after --")
+    return workload.inference_server(platform, plan, job, request.model)

@@ -21,6 +21,8 @@ def multikueue_role(platform: Platform) -> Iterator[Finding]:
             if value:
                 yield Finding(f"multikueue.{key}", "is the manager's to say", "leave it out, or write role: manager")
         return
+    if "token" in settings.model_fields_set:
+        yield Finding("multikueue.token", "is made by each worker", "leave it out, and set it in the worker's stack")
     if not settings.workers:
         yield Finding("multikueue.workers", "a manager needs workers", "name at least one cluster")
     if not settings.slices:

@@ -17,6 +17,7 @@ from tests.schema.test_kubernetes_objects import validate, whole_numbers
 
 KUEUE = "kubernetes:kueue.x-k8s.io/v1beta2"
 SECRET = "kubernetes:core/v1:Secret"
+RBAC = "kubernetes:rbac.authorization.k8s.io/v1"
 STACK_REFERENCE = "pulumi:pulumi:StackReference"
 # The mark of a secret value between program and engine.
 SIGNATURE, SECRET_SIGNATURE = rpc._special_sig_key, rpc._special_secret_sig
@@ -112,11 +113,32 @@ def unsealed(value: Any) -> Any:
     return [unsealed(item) for item in value] if isinstance(value, list) else value
 
 
-def test_a_worker_gives_its_manager_the_rights_of_multikueue_and_no_more(worker_graph: GraphMonitor) -> None:
-    role = named(worker_graph, "kubernetes:rbac.authorization.k8s.io/v1:ClusterRole", "multikueue-manager")
-    granted = {(rule["apiGroups"][0], rule["resources"][0]): set(rule["verbs"]) for rule in role["rules"]}
-    everything = {"create", "delete", "get", "list", "patch", "update", "watch"}
-    assert granted == {
+def granted(graph: GraphMonitor, role: str) -> dict[tuple[str, str], set[str]]:
+    rules = named(graph, f"{RBAC}:ClusterRole", role)["rules"]
+    return {(rule["apiGroups"][0], rule["resources"][0]): set(rule["verbs"]) for rule in rules}
+
+
+def test_a_manager_only_watches_what_is_in_all_namespaces(worker_graph: GraphMonitor) -> None:
+    """H7: the token could write Jobs in every namespace, kube-system included."""
+    (binding,) = (
+        inputs(request)
+        for request in worker_graph.of_type(f"{RBAC}:ClusterRoleBinding").values()
+        if request.name.startswith("multikueue")
+    )
+    assert binding["roleRef"]["name"] == "multikueue-manager"
+    assert granted(worker_graph, "multikueue-manager") == {
+        ("kueue.x-k8s.io", "workloads"): {"list", "watch"},
+        ("batch", "jobs"): {"watch"},
+        ("jobset.x-k8s.io", "jobsets"): {"watch"},
+    }
+
+
+def test_a_manager_writes_in_namespaces_of_queues_only(worker_graph: GraphMonitor) -> None:
+    bindings = [inputs(request) for request in worker_graph.of_type(f"{RBAC}:RoleBinding").values()]
+    assert [binding["metadata"]["namespace"] for binding in bindings] == ["team"]
+    assert bindings[0]["roleRef"]["name"] == "multikueue-manager-writer"
+    everything = {"create", "delete", "get", "patch", "update"}
+    assert granted(worker_graph, "multikueue-manager-writer") == {
         ("kueue.x-k8s.io", "workloads"): everything,
         ("kueue.x-k8s.io", "workloads/status"): {"get", "patch", "update"},
         ("batch", "jobs"): everything,
@@ -124,6 +146,11 @@ def test_a_worker_gives_its_manager_the_rights_of_multikueue_and_no_more(worker_
         ("jobset.x-k8s.io", "jobsets"): everything,
         ("jobset.x-k8s.io", "jobsets/status"): {"get"},
     }
+
+
+def test_another_name_makes_another_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = recorded(monkeypatch, WORKER | {"multikueue": {"role": "worker", "token": "token-2026-11"}})
+    assert named(graph, SECRET, "multikueue-manager-token-2026-11")["type"] == "kubernetes.io/service-account-token"
 
 
 def test_every_framework_that_is_queued_can_be_handed_out() -> None:

@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from spec.load import load_stack_file
 from spec.queueing import FLAVOR_LABEL
+from spec.workload import JAX_IMAGE, VLLM_IMAGE
 from tests.graph.recording import ROOT
 from tests.schema.test_kubernetes_objects import validate
 from tests.spec.platforms import SELF_MANAGED
@@ -153,11 +154,27 @@ def test_the_command_after_two_dashes_is_the_containers() -> None:
 
 
 def test_a_model_server_reads_its_token_from_a_secret() -> None:
-    deployment, service = printed(DEV, "serve", "--serve", "google/gemma-3-1b-it")
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    job, service = printed(DEV, "serve", "--serve", "google/gemma-3-1b-it")
+    (container,) = job["spec"]["template"]["spec"]["containers"]
     assert container["env"][0]["valueFrom"]["secretKeyRef"] == {"name": "hf-secret", "key": "hf_api_token"}
     assert "--model=google/gemma-3-1b-it" in container["args"]
     assert "type" not in service["spec"], "a public address is nobody's default"
+
+
+def test_a_model_server_goes_through_its_queue() -> None:
+    """M2: it was a Deployment, whose pods Kueue neither holds back nor counts."""
+    job, _ = printed(DEV, "serve", "--serve", "m", "--queue", "team")
+    assert job["kind"] == "Job"
+    assert job["metadata"]["namespace"] == "team"
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
+    assert job["spec"]["parallelism"] == job["spec"]["completions"] == 1
+
+
+def test_the_default_images_pass_the_policy_pack() -> None:
+    """The job's default image was `:latest`, which the policy image-pinned refuses."""
+    for images in (JAX_IMAGE, VLLM_IMAGE):
+        tag = images.rpartition("/")[2].partition(":")[2]
+        assert "@sha256:" in images or tag not in ("", "latest")
 
 
 @pytest.mark.parametrize(
@@ -172,7 +189,8 @@ def test_a_model_server_reads_its_token_from_a_secret() -> None:
         (RECIPE, ["pair", "--priority", "high"], "no priority high"),
         (RECIPE, ["pair", "--name", "x" * 60], "characters too long"),
         (RECIPE, ["pair", "--serve", "m"], "2 hosts a slice"),
-        (DEV, ["serve", "--serve", "m", "--queue", "team"], "leave out --queue"),
+        (DEV, ["serve", "--serve", "m", "--", "python"], "leave out the command"),
+        (DEV, ["serve", "--serve", "m", "--slices", "2"], "2 slices of serve asked for, the platform has 1"),
     ],
 )
 def test_what_does_not_fit_is_refused(file: Path, arguments: list[str], said: str) -> None:

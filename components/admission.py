@@ -1,0 +1,57 @@
+"""A ValidatingAdmissionPolicy and the binding that puts it in force in the platform's namespaces."""
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from components.access import ClusterAccess
+from spec.admission import Match, Policy
+
+# Kubernetes sets this label on every namespace, and lets nobody change it.
+NAME_LABEL = "kubernetes.io/metadata.name"
+
+
+def admission_policy(
+    name: str, policy: Policy, access: ClusterAccess, parent: pulumi.Resource
+) -> k8s.admissionregistration.v1.ValidatingAdmissionPolicyBinding:
+    """The policy, then its binding: what fails a check is refused, and so is everything while a check cannot run."""
+    admission = k8s.admissionregistration.v1
+    metadata = k8s.meta.v1.ObjectMetaArgs(name=policy.name)
+    made = admission.ValidatingAdmissionPolicy(
+        f"{name}-policy",
+        metadata=metadata,
+        spec=admission.ValidatingAdmissionPolicySpecArgs(
+            failure_policy="Fail",
+            match_constraints=admission.MatchResourcesArgs(resource_rules=[_rule(match) for match in policy.matches]),
+            variables=[
+                admission.VariableArgs(name=variable, expression=expression)
+                for variable, expression in policy.variables.items()
+            ],
+            validations=[
+                admission.ValidationArgs(expression=check.expression, message=check.message, reason="Forbidden")
+                for check in policy.checks
+            ],
+        ),
+        opts=access.options(parent),
+    )
+    named = k8s.meta.v1.LabelSelectorRequirementArgs(key=NAME_LABEL, operator="In", values=list(policy.namespaces))
+    return admission.ValidatingAdmissionPolicyBinding(
+        f"{name}-binding",
+        metadata=metadata,
+        spec=admission.ValidatingAdmissionPolicyBindingSpecArgs(
+            policy_name=policy.name,
+            validation_actions=["Deny"],
+            match_resources=admission.MatchResourcesArgs(
+                namespace_selector=k8s.meta.v1.LabelSelectorArgs(match_expressions=[named])
+            ),
+        ),
+        opts=access.options(parent, depends_on=[made]),
+    )
+
+
+def _rule(match: Match) -> k8s.admissionregistration.v1.NamedRuleWithOperationsArgs:
+    return k8s.admissionregistration.v1.NamedRuleWithOperationsArgs(
+        api_groups=[match.group],
+        api_versions=[match.version],
+        resources=list(match.resources),
+        operations=list(match.operations),
+    )

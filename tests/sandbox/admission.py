@@ -1,0 +1,74 @@
+"""A cluster without nodes, and what the program puts into it for who may do what there."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import json_format
+
+from sandbox.google.backend import ClusterRef
+from sandbox.kubernetes.api import ApiClient
+from sandbox.kubernetes.backend import KubernetesBackend
+from sandbox.kubernetes.gke import GkeCluster
+from spec.admission import Policy
+from tests.graph.recording import GraphMonitor, record
+
+
+@contextmanager
+def bare_cluster() -> Iterator[GkeCluster]:
+    """A GKE cluster with a real control plane and no nodes."""
+    with tempfile.TemporaryDirectory(prefix="tpu-") as scratch:
+        backend = KubernetesBackend(Path(scratch))
+        ref = ClusterRef("my-project", "us-east5", "lab")
+        backend.create(ref, {})
+        try:
+            yield backend.cluster(ref)
+        finally:
+            backend.delete(ref)
+            backend.close()
+
+
+def apply_recorded(client: ApiClient, graph: GraphMonitor, *kinds: str, named: str = "") -> None:
+    """Puts the objects of these kinds into the cluster that a graph registers under such names."""
+    for request in graph.requests.values():
+        group_version, _, kind = request.type.removeprefix("kubernetes:").rpartition(":")
+        if request.type.startswith("kubernetes:") and kind in kinds and request.name.startswith(named):
+            body = json_format.MessageToDict(request.object)
+            client.apply({"apiVersion": group_version.removeprefix("core/"), "kind": kind, **body})
+
+
+def install(client: ApiClient, policy: Policy) -> None:
+    """Puts a policy and its binding into the cluster."""
+    apply_recorded(
+        client, _recorded(policy), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", named="under-test"
+    )
+
+
+def _recorded(policy: Policy) -> GraphMonitor:
+    import pulumi
+    import pulumi_kubernetes as k8s
+
+    from components.access import ClusterAccess
+    from components.admission import admission_policy
+
+    def program() -> None:
+        nothing = pulumi.Output.from_input("")
+        provider = k8s.Provider("provider", kubeconfig="{}")
+        parent = pulumi.ComponentResource("tpu:test:Parent", "parent")
+        admission_policy("under-test", policy, ClusterAccess(nothing, nothing, provider, None, ""), parent)
+
+    return record(program)
+
+
+def within(seconds: float, probe: Callable[[], Any]) -> Any:
+    """The first true result of `probe`; the server takes a moment to put a policy in force."""
+    deadline = time.monotonic() + seconds
+    while not (found := probe()):
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.2)
+    return found
