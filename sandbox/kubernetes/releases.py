@@ -109,9 +109,9 @@ class Helm:
         return self._deploy("upgrade", spec, [*history, *(["--reset-values"] if spec.reset_values else [])])
 
     def uninstall(self, name: str, namespace: str, *, wait: bool = True, timeout: int = DEFAULT_TIMEOUT) -> None:
-        """Removes a release; one that is not there is no error."""
+        """Removes a release. Raises ReleaseError also where there is none, as helm does unless it is asked not to."""
         waiting = ["--wait", "--timeout", f"{timeout}s"] if wait else []
-        self._run(["uninstall", name, "--namespace", namespace, "--ignore-not-found", *waiting])
+        self._run(["uninstall", name, "--namespace", namespace, *waiting])
 
     def get(self, name: str, namespace: str) -> Release | None:
         """The release as recorded in the cluster, whatever its status; None when there is none."""

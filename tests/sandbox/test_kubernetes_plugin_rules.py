@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,56 @@ def test_a_useless_kubeconfig_says_what_is_wrong(given: str, message: str) -> No
     assert provider.create(subject, dict(checked.inputs), 0, True).outputs == checked.inputs
     with pytest.raises(ProviderError, match=f"configured Kubernetes cluster is unreachable: .*{message}"):
         provider.create(subject, dict(checked.inputs), 0, False)
+
+
+FORGET = (
+    "If the cluster was deleted, you can remove this resource from Pulumi state by rerunning the operation with the "
+    'PULUMI_K8S_DELETE_UNREACHABLE environment variable set to "true"'
+)
+IN_A_LOST_CLUSTER = {
+    "object": (
+        "kubernetes:core/v1:Namespace",
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}},
+        f"configured Kubernetes cluster is unreachable. {FORGET}. Reason: unable to load schema information",
+    ),
+    "release": (
+        "kubernetes:helm.sh/v3:Release",
+        {"name": "n", "namespace": "n"},
+        "can't delete Helm Release with unreachable cluster. Reason: \"unable to load schema information",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", IN_A_LOST_CLUSTER)
+@pytest.mark.parametrize(
+    ("settings", "variable", "forgets"),
+    [
+        ({}, "", False),
+        ({}, "true", True),
+        ({}, "1", False),
+        ({"deleteUnreachable": "true"}, "", True),
+        ({"deleteUnreachable": "false"}, "true", False),
+    ],
+)
+def test_a_lost_cluster_is_forgotten_only_on_request_and_its_releases_only_by_a_refresh(
+    monkeypatch: pytest.MonkeyPatch, kind: str, settings: dict[str, str], variable: str, forgets: bool
+) -> None:
+    """The stand-in was kinder than the plugin: what upstream cannot delete, it deleted."""
+    monkeypatch.setenv("PULUMI_K8S_DELETE_UNREACHABLE", variable)
+    type_, outputs, refusal = IN_A_LOST_CLUSTER[kind]
+    provider = KubernetesProvider()
+    provider.configure({"kubeconfig": kubeconfig(), **settings})
+    subject = Subject.of(f"urn:pulumi:dev::lab::{type_}::n")
+    if forgets:
+        assert provider.read(subject, "n/n", {}, outputs).id == ""
+    else:
+        with pytest.raises(ProviderError, match="failed to read resource state due to unreachable cluster"):
+            provider.read(subject, "n/n", {}, outputs)
+    if forgets and kind == "object":
+        provider.delete(subject, "n/n", outputs, 0)
+    else:
+        with pytest.raises(ProviderError, match=f"^{re.escape(refusal)}"):
+            provider.delete(subject, "n/n", outputs, 0)
 
 
 def test_a_cluster_elsewhere_is_never_called() -> None:

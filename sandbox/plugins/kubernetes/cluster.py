@@ -16,9 +16,14 @@ import httpx
 
 from sandbox.kubernetes.api import ApiClient, ApiError
 from sandbox.plugins.kubernetes.kubeconfig import Credentials, KubeconfigError, Target, parse
+from sandbox.plugins.kubernetes.settings import DELETE_UNREACHABLE_VARIABLE, forgets_unreachable
 from sandbox.plugins.provider import ProviderError
 
 LOCAL_HOSTS = {"127.0.0.1", "::1", "localhost"}
+HOW_TO_FORGET = (
+    "If the cluster was deleted, you can remove this resource from Pulumi state by rerunning the operation with the "
+    f'{DELETE_UNREACHABLE_VARIABLE} environment variable set to "true"'
+)
 
 
 class Cluster:
@@ -29,6 +34,11 @@ class Cluster:
         self._lock = threading.Lock()
         self._client: ApiClient | None = None
         self._client_token = ""
+
+    @cached_property
+    def forgotten(self) -> bool:
+        """Whether the cluster cannot be reached, and what was in it counts as deleted."""
+        return bool(self.unreachable) and forgets_unreachable(self._settings, os.environ)
 
     @cached_property
     def _target(self) -> Target:

@@ -21,7 +21,7 @@ from tenacity import (
 from sandbox.kubernetes.api import ApiClient, ApiError, Object, UnknownKindError
 from sandbox.plugins.kubernetes import checkpoint, differences, metadata, waiting
 from sandbox.plugins.kubernetes.applying import apply, get
-from sandbox.plugins.kubernetes.cluster import Cluster
+from sandbox.plugins.kubernetes.cluster import HOW_TO_FORGET, Cluster
 from sandbox.plugins.kubernetes.metadata import identity
 from sandbox.plugins.provider import (
     Change,
@@ -105,12 +105,6 @@ class Objects:
 
     def read(self, subject: Subject, identity: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> State:
         """A refresh keeps the inputs the program gave, with their live values; an import takes the whole object."""
-        if self._cluster.unreachable:
-            raise ProviderError(
-                "failed to read resource state due to unreachable cluster. If the cluster was deleted, you can remove "
-                "this resource from Pulumi state by rerunning the operation with the PULUMI_K8S_DELETE_UNREACHABLE "
-                f'environment variable set to "true". Reason: {self._cluster.unreachable}'
-            )
         api_version, kind = metadata.type_of(subject)
         namespace, _, name = identity.rpartition("/")
         try:
@@ -145,6 +139,11 @@ class Objects:
 
     def delete(self, identity: str, outputs: dict[str, Any], timeout: float) -> None:
         """Returns when the object is gone, finalizers and all. What is not there is deleted."""
+        if self._cluster.forgotten:
+            return
+        if self._cluster.unreachable:
+            reason = self._cluster.unreachable
+            raise ProviderError(f"configured Kubernetes cluster is unreachable. {HOW_TO_FORGET}. Reason: {reason}")
         client = self._cluster.client
         obj = {key: outputs[key] for key in ("apiVersion", "kind", "metadata")}
         inputs = checkpoint.inputs_of(outputs)

@@ -1,4 +1,9 @@
-"""The provider: configuration, and each call handed to what handles objects or Helm releases."""
+"""The provider: configuration, and each call handed to what handles objects or Helm releases.
+
+It fails where upstream does: an object that is not there is deleted, a release that is not there is not; a cluster that
+cannot be reached is an error, unless objects in it are to be forgotten (`deleteUnreachable`). A release is forgotten by a
+refresh only (pulumi/pulumi-kubernetes#2675). What upstream says in a warning beside these errors, here ends the error.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ import httpx
 
 from sandbox.kubernetes.api import ApiError
 from sandbox.plugins.kubernetes import settings
-from sandbox.plugins.kubernetes.cluster import Cluster
+from sandbox.plugins.kubernetes.cluster import HOW_TO_FORGET, Cluster
 from sandbox.plugins.kubernetes.objects import Objects
 from sandbox.plugins.kubernetes.releases import RELEASE, Releases
 from sandbox.plugins.provider import Checked, Difference, ProviderError, State, Subject
@@ -44,6 +49,7 @@ class KubernetesProvider:
 
     def __init__(self) -> None:
         self._cancelled = threading.Event()
+        self._cluster: Cluster
         self._objects: Objects
         self._releases: Releases
 
@@ -55,9 +61,9 @@ class KubernetesProvider:
 
     def configure(self, inputs: dict[str, Any]) -> None:
         """Never called while the kubeconfig is unknown: the engine then answers for the plugin."""
-        cluster = Cluster(inputs)
-        self._objects = Objects(cluster, self._cancelled)
-        self._releases = Releases(cluster)
+        self._cluster = Cluster(inputs)
+        self._objects = Objects(self._cluster, self._cancelled)
+        self._releases = Releases(self._cluster)
 
     @_reported
     def check(self, subject: Subject, olds: dict[str, Any], news: dict[str, Any], seed: bytes) -> Checked:
@@ -73,6 +79,14 @@ class KubernetesProvider:
 
     @_reported
     def read(self, subject: Subject, identity: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> State:
+        """Without a cluster objects and releases are alike: an error, or taken for deleted where that is wanted."""
+        if self._cluster.forgotten:
+            return State("", {}, {})
+        if self._cluster.unreachable:
+            reason = self._cluster.unreachable
+            raise ProviderError(
+                f"failed to read resource state due to unreachable cluster. {HOW_TO_FORGET}. Reason: {reason}"
+            )
         return self._handler(subject).read(subject, identity, inputs, outputs)
 
     @_reported

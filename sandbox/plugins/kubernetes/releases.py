@@ -134,6 +134,7 @@ class Releases:
             return _outputs(news, _deployed(helm.upgrade, news, "updated"))
 
     def delete(self, identity: str, outputs: dict[str, Any], timeout: float) -> None:
+        """A release that is not there is an error, upstream as here."""
         namespace, _, name = identity.rpartition("/")
         with self._helm("delete", outputs) as helm:
             helm.uninstall(
@@ -159,8 +160,7 @@ class Releases:
     def _helm(self, action: str, inputs: Mapping[str, Any]) -> Iterator[Helm]:
         """helm against the cluster; what it refuses is for the person who runs Pulumi."""
         if self._cluster.unreachable:
-            reason = json.dumps(self._cluster.unreachable)
-            raise ProviderError(f"can't {action} Helm Release with unreachable cluster. Reason: {reason}")
+            raise ProviderError(_without_cluster(action, self._cluster.unreachable))
         with self._cluster.kubeconfig_file() as kubeconfig:
             try:
                 yield PostRenderingHelm(kubeconfig, inputs.get("postrender") or "")
@@ -171,6 +171,11 @@ class Releases:
 def _registry() -> dict[str, str]:
     """What this process was given to find the registry of the charts."""
     return {name: os.environ[name] for name in registry.VARIABLES if name in os.environ}
+
+
+def _without_cluster(action: str, reason: str) -> str:
+    said = f". Reason: {json.dumps(reason)}" if action == "delete" else f": {reason}"
+    return f"can't {action} Helm Release with unreachable cluster{said}"
 
 
 def _spec(inputs: Mapping[str, Any]) -> ReleaseSpec:

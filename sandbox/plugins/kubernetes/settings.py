@@ -14,7 +14,9 @@ IDENTIFIER = "clusterIdentifier"
 CHOICE = ("kubeconfig", "context", "cluster")
 # Setting and the only value that the stand-in can honour; it comes as text, as the engine passes it.
 FIXED = {"enableServerSideApply": "true", "upsertExistingObjects": "false"}
-KNOWN = {*CHOICE, IDENTIFIER, "namespace", *FIXED}
+DELETE_UNREACHABLE = "deleteUnreachable"
+DELETE_UNREACHABLE_VARIABLE = "PULUMI_K8S_DELETE_UNREACHABLE"
+KNOWN = {*CHOICE, IDENTIFIER, "namespace", DELETE_UNREACHABLE, *FIXED}
 # Sent by the engine and the SDK beside the provider's own settings.
 INTERNAL = {"version", "pluginDownloadURL", "__internal"}
 
@@ -34,6 +36,14 @@ def check(news: Mapping[str, Any]) -> Checked:
             Failure("kubeconfig", "missing: the sandbox's stand-in never takes the user's own; pass one to a Provider")
         )
     return Checked(news, failures)
+
+
+def forgets_unreachable(inputs: Mapping[str, Any], environment: Mapping[str, str]) -> bool:
+    """Whether objects of a cluster that cannot be reached count as deleted: by the setting, or else by the variable."""
+    given = inputs.get(DELETE_UNREACHABLE)
+    if given is None:
+        return environment.get(DELETE_UNREACHABLE_VARIABLE) == "true"
+    return str(given).lower() == "true"
 
 
 def diff(olds: Mapping[str, Any], news: Mapping[str, Any]) -> Difference:
