@@ -5,8 +5,11 @@ import importlib
 
 import pulumi
 
+from components.standing import read_standing
 from spec.errors import SpecErrors
 from spec.load import given, load_platform
+from spec.platform import Platform
+from spec.standing import another_cluster
 
 
 def main() -> None:
@@ -18,6 +21,7 @@ def main() -> None:
             stack=pulumi.get_stack(),
             keys=pulumi.runtime.get_config_env(),
         )
+        refuse_another_cluster(platform)
     except SpecErrors as errors:
         raise pulumi.RunError(str(errors)) from None
 
@@ -30,6 +34,12 @@ def main() -> None:
     gc.enable()
     for name, value in build(platform).items():
         pulumi.export(name, value)
+
+
+def refuse_another_cluster(platform: Platform) -> None:
+    """Raise SpecErrors where the platform would be another cluster than the one that stands."""
+    if errors := another_cluster(platform, read_standing()):
+        raise SpecErrors(errors, f"stack {pulumi.get_stack()}")
 
 
 main()

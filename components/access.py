@@ -19,7 +19,7 @@ class ClusterAccess:
 
     - `endpoint`: the API server's host, with its port where that is not 443
     - `identity`: what the cluster stands and falls with; None if somebody else runs it
-    - `generation`: a text that no other cluster in the same place has had
+    - `generation`: a text that no other cluster in the same place has had; None if somebody else runs it
     - `after`: what everything inside comes after
     """
 
@@ -27,7 +27,7 @@ class ClusterAccess:
     kubeconfig: pulumi.Output[str]
     provider: k8s.Provider
     identity: pulumi.Resource | None
-    generation: pulumi.Input[str]
+    generation: pulumi.Input[str] | None
     after: tuple[pulumi.Resource, ...] = ()
 
     def behind(self, *resources: pulumi.Resource) -> "ClusterAccess":
@@ -76,7 +76,7 @@ class Access(pulumi.ComponentResource):
         kubeconfig: pulumi.Output[str],
         endpoint: pulumi.Output[str],
         identity: pulumi.Resource | None,
-        generation: pulumi.Input[str],
+        generation: pulumi.Input[str] | None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__(self.TYPE, name, None, opts)

@@ -137,7 +137,8 @@ def _existing_cluster(
     """A cluster that somebody else runs. `nodes`: what hosts run as."""
     network = Network("network", platform=platform, machines=Machines(nodes), after=services.enabled)
     known = pulumi.Output.from_input(endpoint.existing(cluster))
-    access = _access(platform, known, None, cluster.server)
+    # It has no generation: that it is another one is refused before, and another address of it changes nothing inside.
+    access = _access(platform, known, identity=None, generation=None)
     return Home(network, "an existing cluster", cluster.join_secret.rpartition("/")[2], [], access)
 
 
@@ -145,7 +146,7 @@ def _access(
     platform: Platform,
     found: pulumi.Output[Endpoint],
     identity: pulumi.Resource | None,
-    generation: pulumi.Input[str],
+    generation: pulumi.Input[str] | None,
 ) -> ClusterAccess:
     secret = hosts.access_secret(platform)
     return Access(

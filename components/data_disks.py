@@ -11,6 +11,7 @@ from spec import hosts
 from spec.hosts import ControlPlaneMachine
 from spec.platform import Platform, default_disk
 from spec.self_managed import SelfManagedCluster
+from spec.standing import founded
 
 
 class DataDisks(pulumi.ComponentResource):
@@ -40,8 +41,10 @@ class DataDisks(pulumi.ComponentResource):
         super().__init__(self.TYPE, name, None, opts)
         self._name, self._platform, self._cluster, self._after = name, platform, cluster, list(after)
         first, *others = hosts.control_plane_machines(platform)
-        addresses = f"pods {platform.network.pods_cidr}, services {platform.network.services_cidr}"
-        founder = pulumi.Output.concat("First of a cluster in ", network.subnetwork, f" with {addresses}")
+        addresses = platform.network
+        founder = pulumi.Output.from_input(network.subnetwork).apply(
+            lambda subnetwork: founded(subnetwork, str(addresses.pods_cidr), addresses.services_cidr)
+        )
         self.first = self._disk(first, founder)
         self.generation = told(self.first.disk_id)
         member = pulumi.Output.concat("Further one of the cluster of disk ", self.generation)

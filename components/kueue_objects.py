@@ -13,6 +13,9 @@ from spec.kueue import OBJECTS_API
 NAMESPACE_MARK = "."
 """Before the namespace in a logical name: no name has it, so two pairs of names never make the same one."""
 
+PATIENCE = pulumi.CustomTimeouts(delete="1m")
+"""A queue with running workloads goes when the last of them has ended. An update does not wait for days: it says so."""
+
 
 @dataclass(frozen=True)
 class KueueObjects:
@@ -53,7 +56,7 @@ class KueueObjects:
                 **(top_level or {}),
             },
             pulumi.ResourceOptions.merge(
-                self.access.options(self.parent, depends_on=[*self.after, *depends_on]),
+                self.access.options(self.parent, depends_on=[*self.after, *depends_on], custom_timeouts=PATIENCE),
                 pulumi.ResourceOptions(
                     hooks=self.gate,
                     version=importlib.metadata.version("pulumi-kubernetes"),

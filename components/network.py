@@ -124,7 +124,7 @@ class Network(pulumi.ComponentResource):
         return gcp.compute.Subnetwork(
             f"{name}-subnet",
             project=platform.project,
-            name=f"{platform.name}-{platform.region}",
+            name=spec.subnetwork_name(platform),
             region=platform.region,
             network=vpc.id,
             ip_cidr_range=spec.nodes_cidr,

@@ -67,6 +67,10 @@ class CreatedNetwork(Model):
         """Name of the subnet's secondary range for services."""
         return "services"
 
+    def subnetwork_name(self, platform: "Platform") -> str:
+        """Name of the subnet."""
+        return f"{platform.name}-{platform.region}"
+
 
 class ExistingNetwork(Model):
     """A VPC and subnet that exist: referenced, never changed. They must offer private nodes a way to the registries."""

@@ -16,7 +16,9 @@ from functools import cache
 from typing import Any
 
 from sandbox import google
-from tests.graph.emulated import DELETE_FIRST, PROJECT, SAME, EmulatedCloud, Planned, recorded
+from spec.load import load_platform
+from spec.standing import another_cluster
+from tests.graph.emulated import DELETE_FIRST, PROJECT, SAME, UPDATE, EmulatedCloud, Planned, recorded
 from tests.sandbox.gcp_plugin_support import DATA
 from tests.spec.platforms import EXISTING_NETWORK
 
@@ -72,6 +74,9 @@ def _related(path: str, other: str) -> bool:
 
 
 Expected = str | Recorded
+
+IDENTITIES = ("Cluster cluster-gke", "Disk control-plane-disk-0")
+SUBNET = "Subnetwork network-subnet"
 
 
 @dataclass(frozen=True)
@@ -162,3 +167,16 @@ def check(cloud: EmulatedCloud, edited: Json, expected: Mapping[str, Expected]) 
     assert outcomes == wanted, {name: [c.path for c in planned[name].changes] for name in outcomes}
     for name, row in expected.items():
         assert not isinstance(row, Recorded) or row.concerns(planned[name]), f"{name}: {row.key} is another edit"
+    refused = another_cluster(load_platform(edited, project=PROJECT), cloud.state)
+    assert bool(refused) == _is_another_cluster(planned), refused
+
+
+def _is_another_cluster(planned: Mapping[str, Planned]) -> bool:
+    """Whether a plan replaces what makes a cluster that cluster, or ranges of addresses under it, which Google refuses.
+
+    The stand-in for the engine has no program that refuses such a plan first.
+    """
+    replaced = any(planned[name].outcome not in (SAME, UPDATE) for name in IDENTITIES if name in planned)
+    subnet = planned.get(SUBNET)
+    moved = subnet is not None and any(change.path.startswith("secondaryIpRanges") for change in subnet.changes)
+    return replaced or moved

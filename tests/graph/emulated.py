@@ -23,6 +23,7 @@ import httpx
 from sandbox import google
 from sandbox.plugins.provider import Change, Subject
 from sandbox.plugins.values import UNKNOWN, plain, unmarshal
+from spec import standing
 from tests.graph.recording import GraphMonitor, Update, record_main, short
 from tests.sandbox.gcp_plugin_support import CONFIG, HOST, configured
 
@@ -71,6 +72,11 @@ class EmulatedCloud:
         self._real: Json = {}
         # What the recorder makes up -> the resource it made it up for.
         self._maker: dict[str, str] = {}
+
+    @property
+    def state(self) -> standing.Standing:
+        """What the engine would have in its state."""
+        return standing.Standing({urn: found.outputs for urn, found in self.standing.items()})
 
     def close(self) -> None:
         self._provider.cancel()

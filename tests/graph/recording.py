@@ -10,14 +10,16 @@ from __future__ import annotations
 import copy
 import json
 import runpy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pulumi
 from google.protobuf import json_format
 from pulumi.runtime import mocks, rpc
+from pulumi.runtime.proto import resource_pb2
 
+from components.standing import READ_OUTPUTS, READ_RESOURCES
 from spec import stack_file
 from tools.in_process import run
 
@@ -98,8 +100,10 @@ class Preview(Update):
 class GraphMonitor(mocks.MockMonitor):
     """Keeps each request under the URN the engine would give it; refuses a duplicate as the engine does."""
 
-    def __init__(self, outputs: mocks.Mocks) -> None:
+    def __init__(self, outputs: mocks.Mocks, standing: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        """`standing`: outputs in the stack's state, by URN."""
         super().__init__(outputs)
+        self.standing = standing or {}
         self.requests: Requests = {}
         self.outputs: dict[str, dict[str, Any]] = {}
         self.hooks: dict[str, Any] = {}
@@ -119,6 +123,14 @@ class GraphMonitor(mocks.MockMonitor):
     def RegisterResourceOutputs(self, request: Any) -> Any:
         self.outputs[request.urn] = json_format.MessageToDict(request.outputs)
         return super().RegisterResourceOutputs(request)
+
+    def Invoke(self, request: Any) -> Any:
+        if request.tok not in (READ_OUTPUTS, READ_RESOURCES):
+            return super().Invoke(request)
+        answer = resource_pb2.ResourceInvokeResponse()
+        resources = {urn: {"outputs": dict(outputs)} for urn, outputs in self.standing.items()}
+        getattr(answer, "return").update({"outputs": resources})
+        return answer
 
     def _register_hook(self, request: Any) -> None:
         if request.name in self.hooks:
@@ -156,9 +168,10 @@ def record(
     config: dict[str, str] | None = None,
     secrets: tuple[str, ...] = (),
     stack: str = "dev",
+    standing: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> GraphMonitor:
     """Run `program` as the language host would; errors in `apply` and in registration fail the caller."""
-    monitor = GraphMonitor(Preview() if preview else Update())
+    monitor = GraphMonitor(Preview() if preview else Update(), standing)
     run(program, monitor, stack=stack, preview=preview, config=config, secrets=secrets)
     return monitor
 
@@ -169,13 +182,20 @@ def stack_config(path: Path) -> dict[str, str]:
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
 
 
-def record_main(config: dict[str, str], *, preview: bool = False, stack: str = "dev") -> GraphMonitor:
+def record_main(
+    config: dict[str, str],
+    *,
+    preview: bool = False,
+    stack: str = "dev",
+    standing: Mapping[str, Mapping[str, Any]] | None = None,
+) -> GraphMonitor:
     """Run the real `__main__.py` with a stack's configuration."""
     return record(
         lambda: runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__"),
         config=config,
         preview=preview,
         stack=stack,
+        standing=standing,
     )
 
 

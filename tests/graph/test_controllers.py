@@ -110,6 +110,23 @@ def test_the_gate_waits_for_a_starting_webhook_and_nothing_else(count: int, text
     assert asyncio.run(retry_while_starting(errors(count, text))) is again
 
 
+def test_a_queue_that_is_still_used_is_said_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Renaming a queue with a running job hung an update for minutes without a word."""
+    said: list[str] = []
+    monkeypatch.setattr(pulumi.log, "error", said.append)
+    text = "timed out waiting for the condition"
+    args = pulumi.ErrorHookArgs("urn", "", "queues-clusterqueue-team", "type", failed_operation="delete", errors=[text])
+    assert asyncio.run(retry_while_starting(args)) is False
+    assert said == [readiness.still_used("queues-clusterqueue-team")]
+    queues = [
+        request
+        for request in recorded(STACKS[0], preview=False).requests.values()
+        if request.type.startswith("kubernetes:kueue")
+    ]
+    assert queues
+    assert {request.customTimeouts.delete for request in queues} == {"1m"}
+
+
 class TestPostRenderer:
     """The JobSet chart's empty certificate must not reach the release."""
 

@@ -543,7 +543,7 @@ def test_the_jobset_chart_as_a_release(
     with pytest.raises(InitializationFailed, match=r"failed to become available .*deadline"):
         program.update(RELEASE, "jobset", **inputs)
     program.delete(RELEASE, "jobset")
-    with pytest.raises(ProviderError, match="^uninstall: Release not loaded: jobset: release: not found$"):
+    with pytest.raises(ProviderError, match=r"^uninstall: Release not loaded: jobset: release: not found$"):
         program.delete(RELEASE, "jobset")
     assert program.refresh(RELEASE, "jobset").id == ""
 

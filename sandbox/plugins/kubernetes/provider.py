@@ -1,8 +1,8 @@
 """The provider: configuration, and each call handed to what handles objects or Helm releases.
 
 It fails where upstream does: an object that is not there is deleted, a release that is not there is not; a cluster that
-cannot be reached is an error, unless objects in it are to be forgotten (`deleteUnreachable`). A release is forgotten by a
-refresh only (pulumi/pulumi-kubernetes#2675). What upstream says in a warning beside these errors, here ends the error.
+cannot be reached is an error, unless objects in it are to be forgotten (`deleteUnreachable`). Only a refresh forgets a
+release (pulumi/pulumi-kubernetes#2675). What upstream says in a warning beside these errors, here ends the error.
 """
 
 from __future__ import annotations
