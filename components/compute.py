@@ -21,6 +21,7 @@ from components.identity import CONTROL_PLANE, NodeIdentity
 from components.joined_hosts import JoinedHosts
 from components.network import Machines, Network
 from components.own_template import OwnTemplate, own_templates
+from components.protection import kept
 from components.services import Services
 from components.workload_policies import WorkloadPolicies
 from spec import hosts
@@ -66,7 +67,7 @@ def build_compute(platform: Platform, services: Services, identity: NodeIdentity
     groups = _host_groups(platform, services, identity, home, templates, after, drain)
     access, needed = home.access, list[pulumi.Resource]()
     if isinstance(cluster, SelfManagedCluster):
-        controller = CloudController("cloud-controller", platform=platform, access=access)
+        controller = CloudController("cloud-controller", platform=platform, access=access, opts=kept(platform))
         # Controllers run on the system hosts, on which nothing runs before the cloud-controller has seen them.
         access = access.behind(groups[CPU_POOLS].groups[SYSTEM_POOL], controller.daemons)
         needed = [controller.daemons]
@@ -92,9 +93,14 @@ def _own_cluster(
 ) -> Home:
     """A control plane of the platform's own. `nodes`: what hosts run as."""
     after = services.enabled
-    identity = NodeIdentity("control-plane-identity", platform=platform, account=CONTROL_PLANE, after=after)
-    network = Network("network", platform=platform, machines=Machines(nodes, [identity.email]), after=after)
-    disks = DataDisks("control-plane-disk", platform=platform, cluster=cluster, network=network, after=after)
+    identity = NodeIdentity(
+        "control-plane-identity", platform=platform, account=CONTROL_PLANE, after=after, opts=kept(platform)
+    )
+    machines = Machines(nodes, [identity.email])
+    network = Network("network", platform=platform, machines=machines, after=after, opts=kept(platform))
+    disks = DataDisks(
+        "control-plane-disk", platform=platform, cluster=cluster, network=network, after=after, opts=kept(platform)
+    )
     generation = disks.generation
     secrets = BootstrapSecrets(
         "bootstrap-secrets",
@@ -103,11 +109,14 @@ def _own_cluster(
         member=identity.member,
         generation=generation,
         after=after,
+        opts=kept(platform),
     )
     needed = [*identity.ready, *network.ready, *network.firewalls, *secrets.ready]
     bucket = None
     if cluster.control_plane.backups:
-        backups = Backups("backups", platform=platform, cluster=cluster, member=identity.member, after=after)
+        backups = Backups(
+            "backups", platform=platform, cluster=cluster, member=identity.member, after=after, opts=kept(platform)
+        )
         bucket = backups.bucket
         needed += backups.ready
     control_plane = ControlPlane(
@@ -135,7 +144,8 @@ def _existing_cluster(
     platform: Platform, cluster: ExistingCluster, services: Services, nodes: Sequence[pulumi.Input[str]]
 ) -> Home:
     """A cluster that somebody else runs. `nodes`: what hosts run as."""
-    network = Network("network", platform=platform, machines=Machines(nodes), after=services.enabled)
+    machines = Machines(nodes)
+    network = Network("network", platform=platform, machines=machines, after=services.enabled, opts=kept(platform))
     known = pulumi.Output.from_input(endpoint.existing(cluster))
     # It has no generation: that it is another one is refused before, and another address of it changes nothing inside.
     access = _access(platform, known, identity=None, generation=None)
@@ -155,6 +165,7 @@ def _access(
         endpoint=found.apply(lambda known: known.host),
         identity=identity,
         generation=generation,
+        opts=kept(platform),
     ).cluster
 
 
@@ -183,7 +194,7 @@ def _host_groups(
     found: dict[str, HostGroups] = {}
     if platform.all_cpu_pools:
         pools = {pool.name: hosts.cpu_group(platform, pool) for pool in platform.all_cpu_pools}
-        found[CPU_POOLS] = make(CPU_POOLS, groups=pools)
+        found[CPU_POOLS] = make(CPU_POOLS, groups=pools, kept=[SYSTEM_POOL] if platform.protect else [])
     for plan in platform.slice_plans:
         name = f"slices-{plan.name}"
         found[name] = make(

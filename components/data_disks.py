@@ -63,7 +63,5 @@ class DataDisks(pulumi.ComponentResource):
             size=self._cluster.control_plane.disk_size_gb,
             labels=self._platform.labels,
             disk_encryption_key=gcp.compute.DiskDiskEncryptionKeyArgs(kms_key_self_link=key) if key else None,
-            opts=pulumi.ResourceOptions(
-                parent=self, depends_on=self._after, delete_before_replace=True, protect=self._platform.protect
-            ),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=self._after, delete_before_replace=True),
         )

@@ -8,6 +8,7 @@ from components.cluster import Cluster
 from components.identity import NodeIdentity
 from components.network import Machines, Network
 from components.outputs import told
+from components.protection import kept
 from components.services import Services
 from components.slices import Slices
 from components.system_pools import CpuPools
@@ -17,14 +18,20 @@ from spec.platform import Platform
 
 def build_gke(platform: Platform, services: Services, identity: NodeIdentity) -> Built:
     """Register a GKE cluster with its slices."""
-    network = Network("network", platform=platform, machines=Machines([identity.email]), after=services.enabled)
+    network = Network(
+        "network",
+        platform=platform,
+        machines=Machines([identity.email]),
+        after=services.enabled,
+        opts=kept(platform),
+    )
     cluster = Cluster(
         "cluster",
         platform=platform,
         network=network,
         node_email=identity.email,
         after=[*services.enabled, *identity.ready, *network.ready],
-        opts=pulumi.ResourceOptions(protect=platform.protect),
+        opts=kept(platform),
     ).cluster
     cpu_pools = CpuPools("cpu-pools", platform=platform, cluster=cluster, node_email=identity.email)
     policies = {}
@@ -48,6 +55,7 @@ def build_gke(platform: Platform, services: Services, identity: NodeIdentity) ->
         identity=cluster,
         # Its name carries the cluster's unique id.
         generation=endpoint,
+        opts=kept(platform),
     )
     # Controllers need somewhere to run, and they run on the system pool: slices and controllers start side by side.
     return Built(access.cluster.behind(cpu_pools.system), cluster.name, _connect(platform), {})

@@ -1,6 +1,6 @@
 """Hosts that are not GKE's: instance templates, and the managed instance groups (MIGs) that make hosts of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pulumi
 import pulumi_gcp as gcp
@@ -9,7 +9,7 @@ from components.boot_scripts import boot_script
 from components.identity import CLOUD_PLATFORM
 from components.network import Network
 from components.outputs import told
-from spec import hosts
+from spec import hosts, recreation
 from spec.hosts import CREATE_MINUTES, DELETE_MINUTES, HostGroup, HostTemplate
 from spec.platform import Platform
 from spec.slices import ReservationAffinity
@@ -49,15 +49,17 @@ class HostGroups(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource],
         own_template: pulumi.Input[str] | None = None,
         hooks: pulumi.ResourceHookBinding | None = None,
+        kept: Collection[str] = (),
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """`cluster`: what hosts join, in words that are other ones for another cluster. `email`: what hosts run as that
         name no account of their own. `after`: what hosts need to join. `own_template`: used instead of one made here.
-        `hooks`: of the groups."""
+        `hooks`: of the groups. `kept`: short names of groups that are protected, where `opts` do not protect all."""
         super().__init__(self.TYPE, name, None, opts)
         self._platform, self._network, self._email, self._after = platform, network, email, list(after)
         self.described = groups
         self._policies, self._hooks, self._makes_templates = policies, hooks, own_template is None
+        self._kept, self._protected = kept, bool(opts and opts.protect)
         self._description = pulumi.Output.concat("Hosts of ", cluster, " in ", network.subnetwork)
         templates: dict[str, pulumi.Input[str]] = {}
         for group in groups.values():
@@ -67,7 +69,7 @@ class HostGroups(pulumi.ComponentResource):
             elif key not in templates:
                 templates[key] = self._template(f"{name}-template-{key}", group).self_link_unique
         self.groups = {
-            key: self._group(f"{name}-{key}", group, templates[group.template.name]) for key, group in groups.items()
+            key: self._group(name, key, group, templates[group.template.name]) for key, group in groups.items()
         }
         self.stable = {
             group.name: told(self.groups[key].statuses).apply(lambda statuses: bool(statuses[0].is_stable))
@@ -138,11 +140,13 @@ class HostGroups(pulumi.ComponentResource):
             ],
         )
 
-    def _group(self, name: str, group: HostGroup, template: pulumi.Input[str]) -> gcp.compute.InstanceGroupManager:
+    def _group(
+        self, name: str, key: str, group: HostGroup, template: pulumi.Input[str]
+    ) -> gcp.compute.InstanceGroupManager:
         compute = gcp.compute
         policy = [policy.self_link for policy in self._policy_of(group)]
         return compute.InstanceGroupManager(
-            name,
+            f"{name}-{key}",
             project=self._platform.project,
             name=group.name,
             description=self._description,
@@ -167,13 +171,21 @@ class HostGroups(pulumi.ComponentResource):
                 # Templates that are made here come after all that already.
                 depends_on=None if self._makes_templates else self._after,
                 delete_before_replace=True,
-                replace_on_changes=[*REPLACES_HOSTS, *(REPLACES_SLICE if group.bulk else [])],
+                replace_on_changes=self._replacing(group),
                 hooks=self._hooks,
+                protect=True if key in self._kept else None,
                 custom_timeouts=pulumi.CustomTimeouts(
                     create=f"{CREATE_MINUTES}m", update=f"{CREATE_MINUTES}m", delete=f"{DELETE_MINUTES}m"
                 ),
             ),
         )
+
+    def _replacing(self, group: HostGroup) -> list[str]:
+        """Edits that are a replacement. Of protected hosts also those by which they are remade one by one: so the
+        engine refuses them before anything is touched."""
+        if group.bulk:
+            return [*REPLACES_HOSTS, *REPLACES_SLICE]
+        return [*REPLACES_HOSTS, *(recreation.HOST_GROUP if self._protected else [])]
 
     def _policy_of(self, group: HostGroup) -> list[gcp.compute.ResourcePolicy]:
         return [self._policies[group.policy]] if group.policy else []

@@ -58,7 +58,12 @@ class ApiAddresses(pulumi.ComponentResource):
                 address_type=front.scheme,
                 subnetwork=network.subnetwork if front.internal else None,
                 labels=platform.labels,
-                opts=pulumi.ResourceOptions(parent=self, depends_on=list(after), delete_before_replace=True),
+                opts=pulumi.ResourceOptions(
+                    parent=self,
+                    depends_on=list(after),
+                    delete_before_replace=True,
+                    protect=front.internal and platform.protect,
+                ),
             )
             for front in map(FRONTS.__getitem__, cluster.control_plane.fronts)
         }
@@ -66,7 +71,11 @@ class ApiAddresses(pulumi.ComponentResource):
 
 
 class LoadBalancer(pulumi.ComponentResource):
-    """One health check, a group for each machine, and for each front a backend service and a forwarding rule."""
+    """One health check, a group for each machine, and for each front a backend service and a forwarding rule.
+
+    Nodes reach the API server by the internal front, which is protected with the platform; the external one comes and
+    goes with a setting.
+    """
 
     TYPE = "tpu:compute:LoadBalancer"
     ready: list[pulumi.CustomResource]
@@ -91,8 +100,9 @@ class LoadBalancer(pulumi.ComponentResource):
         ]
         self.register_outputs({"fronts": [front.name for front in addresses.by_front]})
 
-    def _options(self) -> pulumi.ResourceOptions:
-        return pulumi.ResourceOptions(parent=self, delete_before_replace=True)
+    def _options(self, *, kept: bool) -> pulumi.ResourceOptions:
+        protect = kept and self._platform.protect
+        return pulumi.ResourceOptions(parent=self, delete_before_replace=True, protect=protect)
 
     def _health_check(self) -> gcp.compute.RegionHealthCheck:
         """A machine is in turn while its API server says itself that it can work."""
@@ -106,7 +116,7 @@ class LoadBalancer(pulumi.ComponentResource):
             healthy_threshold=2,
             unhealthy_threshold=2,
             https_health_check=gcp.compute.RegionHealthCheckHttpsHealthCheckArgs(port=API_PORT, request_path="/readyz"),
-            opts=self._options(),
+            opts=self._options(kept=True),
         )
 
     def _group(self, machine: ControlPlaneMachine, instance: gcp.compute.Instance) -> gcp.compute.InstanceGroup:
@@ -140,7 +150,7 @@ class LoadBalancer(pulumi.ComponentResource):
                 gcp.compute.RegionBackendServiceBackendArgs(group=group.self_link, balancing_mode="CONNECTION")
                 for group in groups
             ],
-            opts=self._options(),
+            opts=self._options(kept=front.internal),
         )
 
     def _forwarding_rule(
@@ -159,5 +169,5 @@ class LoadBalancer(pulumi.ComponentResource):
             network=self._network.network if front.internal else None,
             subnetwork=self._network.subnetwork if front.internal else None,
             labels=self._platform.labels,
-            opts=self._options(),
+            opts=self._options(kept=front.internal),
         )

@@ -44,7 +44,7 @@ API: Mapping[str, Sequence[str]] = {"tcp": (str(API_PORT),)}
 class Opening:
     """A firewall rule: from address ranges, or from machines by their accounts, to machines.
 
-    `allowed`: ports by protocol, all of them where none is named.
+    `allowed`: ports by protocol, all of them where none is named. `needed`: machines cannot work without it.
     """
 
     name: str
@@ -52,6 +52,7 @@ class Opening:
     allowed: Mapping[str, Sequence[str]]
     ranges: Sequence[str] = ()
     machines: Sequence[pulumi.Input[str]] = ()
+    needed: bool = True
 
 
 class Network(pulumi.ComponentResource):
@@ -184,7 +185,8 @@ class Network(pulumi.ComponentResource):
                 gcp.compute.FirewallAllowArgs(protocol=protocol, ports=list(ports) or None)
                 for protocol, ports in opening.allowed.items()
             ],
-            opts=self._options(depends_on=after),
+            # What lets people in is edited; the rest is what machines work by.
+            opts=self._options(depends_on=after, protect=None if opening.needed else False),
         )
 
 
@@ -207,6 +209,6 @@ def openings(platform: Platform, machines: Machines) -> Iterator[Opening]:
     control_plane = cluster.control_plane
     if control_plane.authorized_networks:
         sources = [network.cidr for network in control_plane.authorized_networks]
-        yield Opening("api", machines.control_plane, API, ranges=sources)
+        yield Opening("api", machines.control_plane, API, ranges=sources, needed=False)
     probers = sorted({prober for front in control_plane.fronts for prober in PROBERS[front]})
     yield Opening("health-checks", machines.control_plane, API, ranges=probers)

@@ -19,6 +19,7 @@ from components.multikueue import MultiKueueManager
 from components.multikueue_worker import MultiKueueWorker
 from components.namespaces import Namespaces
 from components.pod_security import PodSecurity
+from components.protection import Protection, kept, registered_from_now_on
 from components.queues import Queues
 from components.readiness import webhook_gate
 from components.services import Services
@@ -29,9 +30,16 @@ from spec.platform import Platform
 
 def build(platform: Platform) -> dict[str, Any]:
     """Register every resource of the platform and return the stack's exports."""
+    everything = registered_from_now_on()
     drain = drain_hook(platform)
     services = Services("services", platform=platform)
-    identity = NodeIdentity("node-identity", platform=platform, account=NODES[platform.backend], after=services.enabled)
+    identity = NodeIdentity(
+        "node-identity",
+        platform=platform,
+        account=NODES[platform.backend],
+        after=services.enabled,
+        opts=kept(platform),
+    )
     # A back end is imported where it is used: each loads large parts of the provider SDK that the other never needs.
     if platform.backend == "gke":
         from components.gke import build_gke
@@ -50,6 +58,7 @@ def build(platform: Platform) -> dict[str, Any]:
     if platform.is_worker:
         worker = MultiKueueWorker("multikueue", platform=platform, access=access, namespaces=namespaces, after=kueue)
         exported[multikueue.STACK_OUTPUT] = worker.kubeconfig
+    Protection("protection", platform=platform, everything=everything)
     return exported
 
 
@@ -71,20 +80,20 @@ def install_controllers(
     Returns what must be there before anything else of Kueue; empty without queues.
     """
     if platform.installs("device-plugin"):
-        DevicePlugin("device-plugin", access=access)
+        DevicePlugin("device-plugin", access=access, opts=kept(platform))
     driver: list[pulumi.Resource] = []
     if platform.installs("dra-driver"):
-        driver = [DraDriver("dra-driver", platform=platform, access=access).release]
+        driver = [DraDriver("dra-driver", platform=platform, access=access, opts=kept(platform)).release]
     after: list[pulumi.Resource] = []
     if any(plan.devices == "dra" for plan in platform.shared_plans):
         # Also on a manager, which has no driver: Kueue counts a job's devices there before it hands the job out.
         after += Claims("claims", platform=platform, access=access, namespaces=namespaces, after=driver).device_classes
     if platform.installs("jobset"):
-        after.append(JobSet("jobset", platform=platform, access=access).release)
+        after.append(JobSet("jobset", platform=platform, access=access, opts=kept(platform)).release)
     if not platform.queues:
         return []
     if platform.installs("kueue"):
-        after = [Kueue("kueue", platform=platform, access=access, after=after).release]
+        after = [Kueue("kueue", platform=platform, access=access, after=after, opts=kept(platform)).release]
     gate, checks = webhook_gate(), {}
     if platform.multikueue and platform.is_manager:
         manager = MultiKueueManager(

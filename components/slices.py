@@ -6,12 +6,16 @@ import pulumi
 import pulumi_gcp as gcp
 
 from components.nodes import hardened_node_config, upgrade_one_by_one
+from spec import recreation
 from spec.platform import Platform
 from spec.slices import PoolPlan, SlicePlan
 
 # An edit of these is planned by the provider as an update that sends nothing (the topology) or rebuilds every host in
 # place (machine type, zone): for a slice each of them means another slice.
 REPLACES_SLICE = ["placementPolicy.tpuTopology", "nodeConfig.machineType", "nodeLocations"]
+# Further edits that make all hosts anew, in the pool that is there. Of a protected slice they count as a replacement,
+# so that the engine refuses them before anything is touched; any other slice keeps its pool.
+MAKES_HOSTS_ANEW = sorted({*recreation.NODE_POOL} - {*REPLACES_SLICE})
 
 
 class Slices(pulumi.ComponentResource):
@@ -73,7 +77,7 @@ class Slices(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 delete_before_replace=plan.delete_before_replace,
-                replace_on_changes=REPLACES_SLICE,
+                replace_on_changes=[*REPLACES_SLICE, *(MAKES_HOSTS_ANEW if plan.protect else [])],
                 ignore_changes=list(_google_owned(plan)),
                 custom_timeouts=_timeouts(plan),
             ),

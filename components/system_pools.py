@@ -65,5 +65,11 @@ class CpuPools(pulumi.ComponentResource):
                 resource_labels=platform.labels,
                 image_streaming=platform.gke.image_streaming,
             ),
-            opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True, ignore_changes=["initialNodeCount"]),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                delete_before_replace=True,
+                ignore_changes=["initialNodeCount"],
+                # Without it nothing runs that makes the cluster work; further pools come and go.
+                protect=platform.protect and pool.name == SYSTEM_POOL,
+            ),
         )

@@ -109,7 +109,7 @@ class Demo:
 
     def up(self) -> None:
         """Up: create it"""
-        log = self._pulumi("up", "--yes", "--skip-preview")
+        log = self._pulumi("up", "--yes")
         self.result.created = log.changes.get("create", 0)
         if not self.result.problems:
             self.show()
@@ -149,7 +149,7 @@ class Demo:
 
     def destroy(self) -> None:
         """Destroy: nothing may be left"""
-        log = self._pulumi("destroy", "--yes", "--skip-preview")
+        log = self._pulumi("destroy", "--yes")
         self.result.deleted = log.changes.get("delete", 0)
         self.result.left = self.session.inventory()
         if self.result.left:

@@ -80,7 +80,7 @@ class Platform(Model):
     allow_unlisted_zone: Flag = False
     """Accept a TPU generation in a zone where it is not known to be offered."""
     protect: Flag = True
-    """Refuse plans that delete or replace the cluster or a slice."""
+    """Refuse `destroy`, and plans that delete or replace a slice or what the platform cannot live without."""
     labels: Labels = {}
     """Google Cloud labels of everything that takes labels."""
     cluster: Cluster = GkeCluster()

@@ -110,7 +110,7 @@ class Slice(Model):
     dynamic_slicing: Flag = False
     """tpu7x: provision 4x4x4 cubes that the slice controller joins to slices at run time. GKE only."""
     protect: Flag | None = None
-    """Refuse plans that delete the slices; as the platform if unset."""
+    """Refuse plans that delete or replace the slices or make their hosts anew; as the platform if unset."""
     boot_disk: BootDisk = BootDisk()
     """The disk hosts start from."""
     secondary_boot_disks: tuple[SecondaryBootDisk, ...] = ()

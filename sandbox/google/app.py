@@ -80,9 +80,12 @@ def _serve(world: World, request: Request, raw_path: str, raw_body: bytes) -> Re
     if fault and fault.kind == "slow":
         time.sleep(fault.seconds)
     if fault and fault.kind == "status":
-        status = {429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE"}[fault.status]
+        status = {403: "PERMISSION_DENIED", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE"}[
+            fault.status
+        ]
+        message = "Permission denied." if fault.status == 403 else "The service is currently unavailable."
         headers = {"Retry-After": str(fault.retry_after)}
-        return _answer(GoogleError(status, "The service is currently unavailable.", headers=headers))
+        return _answer(GoogleError(status, message, headers=headers))
     if fault and fault.kind == "cut" and not fault.processed:
         return ConnectionCut()
     try:

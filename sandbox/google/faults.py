@@ -36,7 +36,7 @@ class Fault(BaseModel):
     method: str = ".*"
     path: str = ".*"
     times: int = Field(1, ge=1)
-    status: Literal[429, 500, 503] = 503
+    status: Literal[403, 429, 500, 503] = 503
     retry_after: int = Field(1, ge=0)
     code: Literal["ZONE_RESOURCE_POOL_EXHAUSTED", "QUOTA_EXCEEDED", "INTERNAL_ERROR"] = "INTERNAL_ERROR"
     seconds: float = Field(1.0, ge=0)

@@ -11,7 +11,8 @@ def component_of(monitor: GraphMonitor, urn: str) -> str:
 
 def component_edges(monitor: GraphMonitor) -> dict[str, set[str]]:
     """For each component the components its resources depend on."""
-    found: dict[str, set[str]] = {urn: set() for urn, request in monitor.requests.items() if not request.custom}
+    holders = {request.parent for request in monitor.requests.values()}
+    found: dict[str, set[str]] = {urn: set() for urn in monitor.requests if urn in holders}
     for urn, request in monitor.requests.items():
         if request.custom:
             mine = component_of(monitor, urn)

@@ -250,14 +250,16 @@ def inputs_of(monitor: GraphMonitor, name: str) -> dict[str, Any]:
 def outline(monitor: GraphMonitor) -> dict[str, Any]:
     """The graph as a reviewer reads it: per resource its parent, dependencies, and the options that guard capacity."""
     result: dict[str, Any] = {}
+    made = {urn for urn, request in monitor.requests.items() if request.custom}
     for urn, request in sorted(monitor.requests.items(), key=lambda item: short(item[0])):
         if request.type == "pulumi:pulumi:Stack":
             continue
         row: dict[str, Any] = {"type": request.type}
         if request.parent.split("::")[2] != "pulumi:pulumi:Stack":
             row["parent"] = short(request.parent)
-        if needs := sorted(short(dependency) for dependency in edges(monitor, urn)):
-            row["needs"] = needs
+        needs = edges(monitor, urn)
+        if needs:
+            row["needs"] = "everything" if needs == made else sorted(map(short, needs))
         if request.deletedWith:
             row["deleted with"] = short(request.deletedWith)
         if request.HasField("replacement_trigger"):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from spec import recreation
 from tests.graph.recording import (
     ROOT,
     STACK_FILES,
@@ -157,6 +158,23 @@ def test_slices_and_controllers_do_not_wait_for_each_other(update: GraphMonitor)
 def test_the_graph_has_no_cycle(update: GraphMonitor) -> None:
     for urn in update.requests:
         assert urn not in reachable(update, urn), short(urn)
+
+
+NEEDED = (
+    "gcp:container/cluster:Cluster",
+    "gcp:compute/disk:Disk",
+    "gcp:compute/network:Network",
+    "gcp:compute/subnetwork:Subnetwork",
+    "gcp:compute/router:Router",
+    "gcp:compute/routerNat:RouterNat",
+    "gcp:compute/regionHealthCheck:RegionHealthCheck",
+    "gcp:serviceaccount/account:Account",
+    "gcp:projects/iAMMember:IAMMember",
+    "gcp:secretmanager/secret:Secret",
+    "gcp:storage/bucket:Bucket",
+    "kubernetes:helm.sh/v3:Release",
+    "kubernetes:apps/v1:DaemonSet",
+)
 
 
 # An edit of these is another slice, though the provider would plan an update.
@@ -354,3 +372,54 @@ def test_a_duplicate_urn_fails_the_recording() -> None:
 
     with pytest.raises(ValueError, match="Duplicate"):
         record(program)
+
+
+def test_destroy_of_a_protected_platform_meets_what_is_protected_first(stack_file: Path) -> None:
+    """B1 of users.md: the engine deletes what nothing depends on first, and spares what a protected resource needs."""
+    config = stack_config(stack_file)
+    platform = json.loads(config["tpu-platform:platform"])
+    monitor = record_main({**config, "tpu-platform:platform": json.dumps({**platform, "protect": True})})
+    protection, request = monitor.one("tpu:platform:Protection")
+    assert request.protect
+    assert reachable(monitor, protection) == {urn for urn, each in monitor.requests.items() if each.custom}
+    assert not any(protection in each.dependencies for each in monitor.requests.values()), "it can go alone"
+
+
+def test_what_a_platform_cannot_live_without_is_protected_and_what_teams_edit_is_not(stack_file: Path) -> None:
+    """Queues, namespaces, devices' classes, further CPU pools and templates come and go one by one."""
+    config = stack_config(stack_file)
+    platform = json.loads(config["tpu-platform:platform"])
+    monitor = record_main({**config, "tpu-platform:platform": json.dumps({**platform, "protect": True})})
+    protected = {short(urn) for urn, request in monitor.requests.items() if request.custom and request.protect}
+    needed = {short(urn) for kind in NEEDED for urn in monitor.of_type(kind)}
+    assert protected >= needed | {"kubernetes access-provider", "Firewall network-internal"}
+    system = {short(urn) for kind in (NODE_POOL, HOST_GROUP) for urn in monitor.of_type(kind) if "system" in urn}
+    assert len(system) == 1
+    assert protected >= system
+    edited = ("kubernetes:kueue.x-k8s.io/", "kubernetes:resource.k8s.io/", "gcp:compute/instanceTemplate:")
+    for urn, request in monitor.requests.items():
+        if request.type.startswith(edited) or request.parent.endswith("::namespaces"):
+            assert not request.protect, short(urn)
+
+
+def test_a_protected_slice_alone_is_reason_enough_to_stop_destroy() -> None:
+    config = stack_config(ROOT / "Pulumi.dev.yaml")
+    platform = json.loads(config["tpu-platform:platform"])
+    name = next(iter(platform["slices"]))
+    platform["slices"][name]["protect"] = True
+    monitor = record_main({**config, "tpu-platform:platform": json.dumps(platform)})
+    assert platform["protect"] is False
+    assert monitor.one("tpu:platform:Protection")[1].protect
+
+
+def test_edits_that_make_the_hosts_of_a_protected_slice_anew_are_replacements(stack_file: Path) -> None:
+    """H2 of security.md: so the engine refuses them; other slices keep their pool, and the update is made in place."""
+    config = stack_config(stack_file)
+    platform = json.loads(config["tpu-platform:platform"])
+    paths = {NODE_POOL: set(recreation.NODE_POOL), HOST_GROUP: set(recreation.HOST_GROUP)}
+    for protect in (True, False):
+        monitor = record_main({**config, "tpu-platform:platform": json.dumps({**platform, "protect": protect})})
+        for request in hosts(monitor, "slices-").values():
+            assert (paths[request.type] <= set(request.replaceOnChanges)) or not protect
+            if request.type == NODE_POOL:
+                assert (paths[NODE_POOL] <= set(request.replaceOnChanges)) is protect
