@@ -16,7 +16,7 @@ GUEST: Json = {"namespaces": ["guest"], "slices": {"serve": 0}}
 REFUSED = [
     ({"queues": {}}, "kueue-release"),
     ({"slices": {"serve": {**SERVE, "boot_disk": {"size_gb": 200}}}}, "slices-serve-0"),
-    ({"cluster": {"image_streaming": False}}, "slices-serve-0"),
+    ({"slices": {"serve": {**SERVE, "image_streaming": False}}}, "slices-serve-0"),
 ]
 
 

@@ -39,7 +39,7 @@ SHAPES: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "v6e": {"single": ("ct6e-standard-8t", "2x4"), "multi": ("ct6e-standard-4t", "4x4")},
     "tpu7x": {"single": ("tpu7x-standard-1t", "1x1x1"), "multi": ("tpu7x-standard-4t", "2x2x2")},
 }
-BLOCK, SUB_BLOCK = "block-0001", "block-0001-subblock-0001"
+BLOCK, SUB_BLOCK, CUBE = "block-0001", "block-0001-subblock-0001", "block-0001-subblock-0002"
 
 
 def capacities(shape: str) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def platform(family: str) -> Json:
             "machine_type": "tpu7x-standard-4t",
             "topology": "4x4x4",
             "dynamic_slicing": True,
-            "capacity": {**capacities("multi")["sub-block"], "sub_block": [SUB_BLOCK]},
+            "capacity": {**capacities("multi")["sub-block"], "sub_block": [CUBE]},
         }
     return {
         "zone": ZONES[family],
