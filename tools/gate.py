@@ -46,6 +46,12 @@ GUARDED = (
         "device class", ("kubernetes:resource.k8s.io/", "kubernetes:cloud.google.com/"), "the pods that ask for it"
     ),
     Guarded("namespace", ("kubernetes:core/v1:Namespace",), "everything in it"),
+    Guarded(
+        "admission policy",
+        ("kubernetes:admissionregistration.k8s.io/",),
+        "what it refuses: pods with more rights than teams may have, TPUs past the queues",
+    ),
+    Guarded("configuration", ("kubernetes:core/v1:ConfigMap",), "what reads it cannot start again"),
     Guarded("provider", ("pulumi:providers:",), "the connection by which its resources are managed"),
     Guarded("data disk", ("gcp:compute/disk:Disk", "gcp:compute/regionDisk:RegionDisk"), "the data on it"),
     Guarded("bucket", ("gcp:storage/bucket:Bucket",), "the objects in it"),

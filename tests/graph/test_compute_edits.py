@@ -28,6 +28,7 @@ MACHINE_GROUP = f"InstanceGroup {BALANCER}-0"
 BACKEND, RULE = f"RegionBackendService {BALANCER}-internal-backend", f"ForwardingRule {BALANCER}-internal-rule"
 ADDRESSES = ("Address control-plane-addresses-internal", "Address control-plane-address-0")
 FIREWALL, PROBES = "Firewall network-internal", "Firewall network-health-checks"
+TO_CONTROL_PLANE, REPLICAS = "Firewall network-control-plane", "Firewall network-replicas"
 SECRETS = tuple(f"Secret bootstrap-secrets-{part}" for part in ("join", "endpoint", "access"))
 SECRET_GRANTS = (
     "SecretIamMember join-grants-nodes",
@@ -76,7 +77,7 @@ IN_THE_SUBNET = (TRAIN_TEMPLATE, SERVE_TEMPLATE, SYSTEM_TEMPLATE, *ADDRESSES, RU
 ANOTHER_SUBNET = {
     **ANOTHER_CLUSTER,
     **dict.fromkeys((NETWORK[0], *IN_THE_SUBNET), DELETE_FIRST),
-    FIREWALL: UPDATE,
+    **dict.fromkeys((FIREWALL, TO_CONTROL_PLANE), UPDATE),
 }
 
 SLICE_EDITS = (
@@ -242,6 +243,8 @@ PLATFORM_EDITS = (
             "Service services-storage": CREATE,
             "Bucket backups-bucket": CREATE,
             "BucketIAMMember backups-writer": CREATE,
+            "Secret backups-keys": CREATE,
+            "SecretIamMember backups-keeper": CREATE,
         },
     ),
     Edit(
@@ -268,7 +271,7 @@ PLATFORM_EDITS = (
             **ANOTHER_CLUSTER,
             **dict.fromkeys((TRAIN_TEMPLATE, SERVE_TEMPLATE, SYSTEM_TEMPLATE), CREATE_FIRST),
             **dict.fromkeys((*ADDRESSES, RULE), DELETE_FIRST),
-            **dict.fromkeys((FIREWALL, PROBES), UPDATE),
+            **dict.fromkeys((FIREWALL, TO_CONTROL_PLANE, REPLICAS, PROBES), UPDATE),
             **dict.fromkeys(NETWORK, DELETE),
         },
     ),

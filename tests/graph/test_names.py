@@ -15,7 +15,11 @@ def local_queues(queues: dict[str, list[str]]) -> dict[str, list[str]]:
     config = {"gcp:project": PROJECT, "tpu-platform:platform": json.dumps(raw(SLICES, queues=share))}
     graph = record_main(config)
     found: dict[str, Any] = graph.of_type("kubernetes:kueue.x-k8s.io/v1beta2:LocalQueue")
-    return {request.name: [alias.spec.name for alias in request.aliases] for request in found.values()}
+    return {
+        request.name: [alias.spec.name for alias in request.aliases]
+        for request in found.values()
+        if request.name.startswith("queues-localqueue-")
+    }
 
 
 def test_two_queues_whose_names_join_to_the_same_text_are_two() -> None:

@@ -192,6 +192,8 @@ BREAKS = [
     Break("dev", "access-provider", "kubeconfig", "users: [{user: {token: a}}]", "provider-credential"),
     Break("dev", "namespaces-team", "@provider", None, "explicit-provider"),
     Break("dev", "namespaces-team", "metadata.labels", {}, "pod-security"),
+    Break("dev", "pod-security-policy", "@provider", None, "explicit-provider"),
+    Break("dev", "unqueued-tpus-binding", "@provider", None, "explicit-provider"),
     Break("dev", "jobset-release", "version", REMOVED, "chart-pinned"),
     Break("dev", "jobset-release", "@dependencies", (), "release-after-nodes"),
     Break("dev", "jobset-release", "values.token", "abcdef.0123456789abcdef", "secret-in-plain-text"),
