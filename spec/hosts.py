@@ -56,8 +56,10 @@ GROUP_NAME_LIMIT = 53
 """Longest name of a group: Compute Engine's names have 63 characters, of which the provider takes nine to tell one
 template from the next, and a hyphen before them; hosts take seven for their number."""
 
-JOIN_TOKEN = re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
-"""What a bootstrap token of kubeadm looks like; instance metadata is no place for one, since many may read it."""
+JOIN_TOKEN = re.compile(r"(?<![a-z0-9.])[a-z0-9]{6}\.(?=[a-z]*[0-9])[a-z0-9]{16}(?![a-z0-9.])")
+"""What a bootstrap token of kubeadm looks like; instance metadata is no place for one, since many may read it.
+
+A name of six letters, a dot and sixteen letters is no token: a token's random half has digits."""
 
 
 @dataclass(frozen=True)

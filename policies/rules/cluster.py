@@ -116,7 +116,7 @@ def observability(cluster: Resource, settings: Settings) -> Iterator[Finding]:
     "security-posture",
     tokens.CLUSTER,
     level="advisory",
-    reason="Google's scan of workload configuration and known vulnerabilities costs nothing at level BASIC.",
+    reason="Google's scan of workload configuration costs nothing at level BASIC.",
     remedy="Leave securityPostureConfig.mode at BASIC",
     source="CIS GKE Benchmark 5.10.5; GKE hardening guide",
     cis=("5.10.5",),

@@ -221,6 +221,7 @@ def test_no_secret_is_in_any_input(graph: GraphMonitor) -> None:
 
 def test_a_token_would_be_found() -> None:
     assert JOIN_TOKEN.search('{"metadata": {"kubeadm-join-token": "abcdef.0123456789abcdef"}}')
+    assert not JOIN_TOKEN.search('{"metadata": {"note": "server.interconnections"}}')
 
 
 def test_the_kubeconfig_asks_for_its_credential(graph: GraphMonitor) -> None:

@@ -226,7 +226,7 @@ ERRORS = [
             f"slices.s.{path}",
             "looks like a join token",
             "another text",
-            (V6E | {"labels": {"release": "v1.2.3"}}, OWN),
+            (V6E | {"labels": {"release": "v1.2.3", "scope": "server.interconnections"}}, OWN),
         )
         for path, marks in [
             ("labels.team", {"labels": {"team": "abcdef.0123456789abcdef"}}),
