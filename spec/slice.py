@@ -1,6 +1,6 @@
 """What a person writes about a group of identical TPU slices. `slices` holds what follows from it."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
@@ -70,6 +70,11 @@ def _listed(value: object) -> object:
     return value if isinstance(value, list | tuple) else [value]
 
 
+def _given(*keys: str) -> dict[str, Any]:
+    """JSON Schema of keys that are there, and not null."""
+    return {"required": list(keys), "properties": {key: {"not": {"type": "null"}} for key in keys}}
+
+
 class Slice(Model):
     """A group of identical slices. Exactly one of: machine_type and topology; generation and topology; generation and
     chips. Hosts, placement and everything else follow."""
@@ -77,9 +82,9 @@ class Slice(Model):
     model_config = ConfigDict(
         json_schema_extra={
             "oneOf": [
-                {"required": ["machine_type", "topology"]},
-                {"required": ["generation", "topology"]},
-                {"required": ["generation", "chips"]},
+                _given("machine_type", "topology"),
+                _given("generation", "topology"),
+                _given("generation", "chips"),
             ]
         }
     )

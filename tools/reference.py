@@ -13,7 +13,7 @@ from spec.rules.registry import PLATFORM, QUEUES, SHAPE, SIZE, SLICE, Rule
 from spec.shape import shape
 from tools.permission_page import permissions_page
 from tools.policies_page import policies_page
-from tools.schema import models, platform_schema
+from tools.schema import NULL, models, platform_schema
 
 NOTE = "<!-- Made by `python -m tools docs --write`; edit the models or rules instead. -->"
 
@@ -50,17 +50,17 @@ def _section(name: str, schema: dict[str, Any]) -> Iterator[str]:
 
 
 def _value(schema: dict[str, Any]) -> str:
-    """What a key takes, in words, with links to the models it may hold."""
+    """What a key takes, in words, with links to the models it may hold; that it may be empty goes without saying."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
     if "const" in schema:
         return f"`{schema['const']}`"
     if "enum" in schema:
-        return ", ".join(f"`{value}`" for value in schema["enum"])
+        return ", ".join(f"`{value}`" for value in schema["enum"] if value is not None)
     alternatives = schema.get("anyOf") or schema.get("oneOf")
     if alternatives:
-        return " or ".join(dict.fromkeys(map(_value, alternatives)))
+        return " or ".join(dict.fromkeys(_value(item) for item in alternatives if item != NULL))
     if schema.get("type") == "array":
         return f"list of {_value(schema['items'])}"
     if schema.get("type") == "object":
@@ -70,9 +70,7 @@ def _value(schema: dict[str, Any]) -> str:
 
 
 def _scalar(schema: dict[str, Any]) -> str:
-    words = {"boolean": "true or false", "integer": "whole number", "number": "number", "string": "text"}[
-        schema["type"]
-    ]
+    words = {"boolean": "true or false", "integer": "whole number", "number": "number", "string": "text"}[_type(schema)]
     bounds = [
         f"{word} {schema[key]}"
         for key, word in (("minimum", "from"), ("exclusiveMinimum", "above"), ("maximum", "to"))
@@ -80,6 +78,12 @@ def _scalar(schema: dict[str, Any]) -> str:
     ]
     pattern = [f"`{schema['pattern'].removeprefix('^(?:').removesuffix(')$')}`"] if "pattern" in schema else []
     return " ".join([words, *bounds, *pattern])
+
+
+def _type(schema: dict[str, Any]) -> str:
+    """The type of a scalar, without null."""
+    types = schema["type"]
+    return next(name for name in types if name != "null") if isinstance(types, list) else str(types)
 
 
 def _default(schema: dict[str, Any]) -> str:

@@ -13,6 +13,8 @@ from pydantic import BaseModel
 from spec.load import PROJECT_ID, PROJECT_KEY
 from spec.platform import PLATFORM_KEY, Platform
 
+NULL = {"type": "null"}
+
 
 def stack_file_schema() -> dict[str, Any]:
     """The schema (draft 2020-12) of a stack file; keys of other Pulumi packages are let pass."""
@@ -61,7 +63,7 @@ def render() -> str:
 
 
 def _tidy(node: Any) -> Any:
-    """Without what pydantic adds for programs (titles, null, unset values in defaults), and closed where names are."""
+    """Without what pydantic adds for programs (titles, unset values in defaults), and closed where names are."""
     if isinstance(node, list):
         return [_tidy(item) for item in node]
     if not isinstance(node, dict):
@@ -73,10 +75,19 @@ def _tidy(node: Any) -> Any:
             del node["default"]
     if "patternProperties" in node:
         node["additionalProperties"] = False
-    alternatives = [item for item in node.get("anyOf", ()) if item != {"type": "null"}]
-    if len(alternatives) == 1:
-        del node["anyOf"]
-        node = {**alternatives[0], **node}
+    return _with_null(node)
+
+
+def _with_null(node: dict[str, Any]) -> dict[str, Any]:
+    """A value or nothing: as one schema, where the value is no model. The loader takes `key: null` as unset, and so
+    does the schema."""
+    alternatives = [item for item in node.get("anyOf", ()) if item != NULL]
+    if len(alternatives) != 1 or NULL not in node["anyOf"] or "type" not in alternatives[0]:
+        return node
+    del node["anyOf"]
+    node = {**alternatives[0], **node, "type": [alternatives[0]["type"], "null"]}
+    if "enum" in node:
+        node["enum"] = [*node["enum"], None]
     return node
 
 

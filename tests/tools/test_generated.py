@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -110,3 +110,17 @@ def test_every_key_says_what_it_is_for(model: type[BaseModel]) -> None:
     described = field_descriptions(model)
     inline = {key for key, field in model.model_fields.items() if field.description}
     assert set(model.model_fields) - {"project"} <= set(described) | inline
+
+
+@pytest.mark.parametrize("model", list(models()), ids=lambda model: model.__name__)
+def test_the_schema_takes_nothing_where_the_program_does(model: type[BaseModel]) -> None:
+    """C10 of the fuzzer's findings: `network.project: null` was refused by editors and taken by the program."""
+    properties = SCHEMA.schema["$defs"][model.__name__]["properties"]
+    for key in properties:
+        property_ = Draft202012Validator({"$defs": SCHEMA.schema["$defs"], "allOf": [properties[key]]})
+        assert property_.is_valid(None) == (type(None) in get_args(model.model_fields[key].annotation)), key
+
+
+def test_a_key_without_a_value_is_no_second_shape() -> None:
+    SCHEMA.validate(config(raw({"s": V6E | {"generation": None, "chips": None}})))
+    assert not SCHEMA.is_valid(config(raw({"s": {"machine_type": None, "topology": "4x4"}})))
