@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from types import NoneType
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Tag
 from pydantic_core import ErrorDetails
 
 from spec import other_words
@@ -57,7 +57,7 @@ class Place(NamedTuple):
 
 def translated(detail: ErrorDetails, raw: Mapping[str, Any]) -> SpecError:
     """Pydantic's error about a raw platform in words of our own; of a key of another alternative, whose it is."""
-    place = _place(detail["loc"], raw)
+    place = _place(detail["loc"], raw, ends_in_key=detail["type"] == "extra_forbidden")
     message, hint, suffix = _words(detail, place)
     return SpecError(below(place.path + suffix), message, hint)
 
@@ -124,17 +124,18 @@ def _keys(model: type[BaseModel] | None) -> list[str]:
     return [key for key in model.model_fields if key != "project" or model is not Platform] if model else []
 
 
-def _place(location: tuple[int | str, ...], raw: Mapping[str, Any]) -> Place:
+def _place(location: tuple[int | str, ...], raw: Mapping[str, Any], *, ends_in_key: bool) -> Place:
     """Follows pydantic's location through the model and the raw value together.
 
     Pydantic's locations also name the alternative of a union and mark keys of mappings, which nobody wrote; and a bare
-    value stands at index 0 where a list was meant.
+    value stands at index 0 where a list was meant. `ends_in_key`: the last part is a key that was written, whatever it
+    looks like.
     """
     annotation: Any = Platform
     value: Any = raw
     path, key, model = "", "", None
     union: tuple[type[BaseModel], ...] = ()
-    for part in location:
+    for index, part in enumerate(location):
         annotation = _plain(annotation)
         alternative = next((member for member in _members(annotation) if part in dict(_tags(member)).values()), None)
         if alternative is not None:
@@ -143,9 +144,9 @@ def _place(location: tuple[int | str, ...], raw: Mapping[str, Any]) -> Place:
             annotation = get_args(annotation)[0]
             if isinstance(value, list):
                 path, value = f"{path}[{part}]", value[part]
-        elif part.startswith("<"):  # the form of a limit, which nobody wrote
-            annotation = get_args(annotation)[-1]
-        elif part != "[key]":
+        elif part in (forms := _forms(annotation)):  # the form of a limit, which nobody wrote
+            annotation = forms[part]
+        elif part != "[key]" or ends_in_key or index < len(location) - 1 or model is not None or not path:
             model, annotation = _inside(annotation, part)
             path, key = f"{path}.{part}" if path else part, part
             value = value.get(part) if isinstance(value, dict) else None
@@ -167,6 +168,17 @@ def _members(annotation: Any) -> tuple[type[BaseModel], ...]:
     """The models of a union; none of any other annotation."""
     members = map(_plain, get_args(annotation))
     return tuple(member for member in members if isinstance(member, type) and issubclass(member, BaseModel))
+
+
+def _forms(annotation: Any) -> dict[str, Any]:
+    """The alternatives of a union that have names of their own, by name."""
+    return {
+        item.tag: member
+        for member in get_args(annotation)
+        if get_origin(member) is Annotated
+        for item in get_args(member)[1:]
+        if isinstance(item, Tag)
+    }
 
 
 def _inside(annotation: Any, part: str) -> tuple[type[BaseModel] | None, Any]:

@@ -83,7 +83,7 @@ def _scalar(schema: dict[str, Any]) -> str:
 def _type(schema: dict[str, Any]) -> str:
     """The type of a scalar, without null."""
     types = schema["type"]
-    return next(name for name in types if name != "null") if isinstance(types, list) else str(types)
+    return str(next(name for name in types if name != "null") if isinstance(types, list) else types)
 
 
 def _default(schema: dict[str, Any]) -> str:

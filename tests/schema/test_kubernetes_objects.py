@@ -16,6 +16,8 @@ from tests.graph.recording import STACK_FILES
 
 CRDS = Path(__file__).parents[1] / "data" / "crds"
 KUBERNETES_VERSION = "1.36"
+# Otherwise every object reads all of Kubernetes' definitions anew.
+kubernetes_validate.utils.schema_contents = cache(kubernetes_validate.utils.schema_contents)
 RELEASE = "kubernetes:helm.sh/v3:Release"
 
 
@@ -47,11 +49,18 @@ def crd_schemas() -> dict[tuple[str, str], Any]:
     return found
 
 
+@cache
+def crd_validator(api_version: str, kind: str) -> Any:
+    """The validator of a CRD's closed schema."""
+    schema = crd_schemas()[api_version, kind]
+    return jsonschema.validators.validator_for(schema)(schema)
+
+
 def validate(manifest: dict[str, Any]) -> None:
     """Raise if the object is not valid, its unknown fields included."""
     key = manifest["apiVersion"], manifest["kind"]
     if key in crd_schemas():
-        jsonschema.validate(manifest, crd_schemas()[key])
+        crd_validator(*key).validate(manifest)
     else:
         kubernetes_validate.validate(manifest, KUBERNETES_VERSION, strict=True)
 

@@ -301,3 +301,20 @@ def test_a_platform_of_json_is_read_from_text_too(tmp_path: Path) -> None:
     path.write_text('config:\n  gcp:project: my-project\n  platform: \'{"zone": "us-east5-b", "slices": {}}\'\n')
     assert load_stack_file(path).zone == "us-east5-b"
     assert load_platform(given('{"zone": "us-east5-b"}'), project=PROJECT).zone == "us-east5-b"
+
+
+@pytest.mark.parametrize("key", ["<nil>", "<all>", "<counts>", "<", "[key]", "gke", "spot"])
+@pytest.mark.parametrize(
+    "place", ["", "cluster", "slices", "slices.s", "slices.s.capacity", "queues.q.borrow", "labels"]
+)
+def test_a_key_that_looks_like_a_note_of_the_validator(key: str, place: str) -> None:
+    """A `? ` without text is the key <nil>, and ended in a traceback."""
+    platform = raw({"s": V6E | {"capacity": {"model": "spot"}}}, cluster={}, labels={})
+    platform["queues"] = {"q": {"namespaces": ["a"], "slices": {"s": 1}, "borrow": {"s": 0}, "cohort": "c"}}
+    container: Any = platform
+    for part in place.split(".") if place else ():
+        container = container[part]
+    container[key] = {"<nil>": 1}
+    found = [error.path for error in errors(platform)]
+    expected = below(f"{place}.{key}".removeprefix("."))
+    assert any(path == expected or path.startswith(f"{expected}.") for path in found), found
