@@ -131,7 +131,7 @@ def _parse(raw: object, project: str, keys: Iterable[str]) -> tuple[Platform | N
     if raw is None:
         close = get_close_matches(PLATFORM_KEY, [key for key in keys if key != PLATFORM_KEY], 1)
         hint = (
-            f"did you mean {PLATFORM_KEY} by {close[0]}?"
+            f"write {PLATFORM_KEY} instead of {close[0]}"
             if close
             else "see docs/configuration.md; the least is a zone and a slice"
         )

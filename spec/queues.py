@@ -47,9 +47,9 @@ class Queue(Model):
     cohort: Name | None = None
     """Queues of one cohort use each other's idle slices; the platform's if unset."""
     borrow: Limit = False
-    """Use idle slices of the cohort: all, none, or up to so many."""
+    """Use idle slices of the cohort: all, none, or a maximum for each group of slices."""
     lend: Limit = True
-    """Let the cohort use idle slices: all, none, or up to so many."""
+    """Let the cohort use idle slices: all, none, or a maximum for each group of slices."""
     weight: Weight = 1
     """Share of idle slices against other queues of the cohort."""
     strategy: Literal["BestEffortFIFO", "StrictFIFO"] = "BestEffortFIFO"

@@ -127,7 +127,7 @@ class Slice(Model):
     additional_networks: tuple[AdditionalNetwork, ...] = ()
     """Further VPCs for hosts; not together with dranet. GKE only."""
     max_pods_per_node: Annotated[int, Field(strict=True, ge=8, le=256)] = 15
-    """Most pods on a host; few save pod addresses."""
+    """Most pods on a host; lower values save pod addresses."""
     host_maintenance: Literal["AS_NEEDED", "PERIODIC"] | None = None
     """When Google maintains hosts; PERIODIC only within a reservation made so. GKE only."""
     node_drain: NodeDrain | None = None

@@ -116,5 +116,5 @@ def cluster_words(platform: Platform) -> str:
         return f"GKE {cluster.release_channel} in {platform.location}"
     if isinstance(cluster, SelfManagedCluster):
         replicas = _machines(cluster.control_plane.replicas)
-        return f"Kubernetes {cluster.version} of its own on {replicas} in {platform.region}"
-    return f"Kubernetes of somebody else's at {cluster.server}"
+        return f"self-managed Kubernetes {cluster.version}, control plane on {replicas} in {platform.region}"
+    return f"existing Kubernetes cluster at {cluster.server}"

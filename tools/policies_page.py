@@ -67,7 +67,7 @@ def _usage() -> Iterator[str]:
         "",
         "- Rules about one resource end an update at that resource, rules about the whole stack at its end: let a",
         "  preview come first, as `pulumi up` does by itself, and do not use `--skip-preview`.",
-        "- A value that only an update can know has the benefit of the doubt in a preview; the update judges it.",
+        "- A value that only an update can know is not checked in a preview; the update checks it.",
         "- Not visible to policies are `replaceOnChanges`, `deletedWith`, replacement triggers and hooks; tests of the",
         "  program's own graph hold those. Whether a value is marked secret is not visible either.",
         "- In the sandbox the same command works; it starts the pack by `policies/run`, because the language host",

@@ -76,7 +76,7 @@ def _scalar(schema: dict[str, Any]) -> str:
         for key, word in (("minimum", "from"), ("exclusiveMinimum", "above"), ("maximum", "to"))
         if key in schema
     ]
-    pattern = [f"`{schema['pattern'].removeprefix('^(?:').removesuffix(')$')}`"] if "pattern" in schema else []
+    pattern = [f"`{_pattern(schema['pattern'])}`"] if "pattern" in schema else []
     return " ".join([words, *bounds, *pattern])
 
 
@@ -84,6 +84,13 @@ def _type(schema: dict[str, Any]) -> str:
     """The type of a scalar, without null."""
     types = schema["type"]
     return str(next(name for name in types if name != "null") if isinstance(types, list) else types)
+
+
+def _pattern(pattern: str) -> str:
+    """Without what says that the whole text must match. A group that only ends the pattern stays whole."""
+    if pattern.startswith("^(?:") and pattern.endswith(")$"):
+        return pattern.removeprefix("^(?:").removesuffix(")$")
+    return pattern.removeprefix("^").removesuffix("$")
 
 
 def _default(schema: dict[str, Any]) -> str:

@@ -438,5 +438,5 @@ def test_a_misspelt_top_key_is_recognised(tmp_path: Path, key: str) -> None:
     """B8 of users.md."""
     file = tmp_path / "Pulumi.dev.yaml"
     file.write_text(yaml.safe_dump({"config": {"gcp:project": "my-project", key: {"zone": "us-east5-b"}}}))
-    with pytest.raises(SpecErrors, match=f"is missing\n    -> did you mean tpu-platform:platform by {key}"):
+    with pytest.raises(SpecErrors, match=f"is missing\n    -> write tpu-platform:platform instead of {key}"):
         load_stack_file(file)

@@ -120,7 +120,7 @@ def test_json_without_gke(without_gke: Path) -> None:
 def test_table_without_gke(without_gke: Path) -> None:
     output = explain("-f", without_gke).output
     for text in (
-        "Kubernetes 1.34.2 of its own on 3 machines in us-east5, slices in us-east5-b",
+        "self-managed Kubernetes 1.34.2, control plane on 3 machines in us-east5, slices in us-east5-b",
         "reservation, all hosts at once",
         "minutes if the reservation is free",
         "up to an hour",
@@ -131,7 +131,7 @@ def test_table_without_gke(without_gke: Path) -> None:
 
 def test_a_cluster_of_somebody_else(stack_file: Any) -> None:
     path = stack_file({"serve": SLICES["serve"]}, cluster=EXISTING, network=EXISTING_NETWORK)
-    assert f"Kubernetes of somebody else's at {EXISTING['server']}" in explain("-f", path).output
+    assert f"existing Kubernetes cluster at {EXISTING['server']}" in explain("-f", path).output
     assert [text for text in pictured(path) if text == "system"] == []
 
 

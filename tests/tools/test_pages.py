@@ -26,3 +26,12 @@ def test_what_the_pages_say_to_write_is_ignored() -> None:
     assert {"kubeconfig", "preview.json", "state.json", "import.json"} <= written
     ignored = {line.lstrip("/") for line in (ROOT / ".gitignore").read_text().splitlines()}
     assert written - ignored == set()
+
+
+def test_patterns_of_the_reference_are_whole() -> None:
+    """A group that only ended a pattern lost its bracket: `.../(0|[1-9][0-9]?` for an address range."""
+    page = (ROOT / "docs" / "configuration.md").read_text().replace("\\|", "|")
+    patterns = re.findall(r"text `([^`]+)`", page)
+    assert len(patterns) > 20
+    for pattern in patterns:
+        re.compile(pattern)
