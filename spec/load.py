@@ -197,7 +197,8 @@ def _without_malformed(raw: dict[str, Any], details: list[ErrorDetails]) -> dict
     for detail in details:
         match detail["loc"]:
             case ("slices", str(name), str(key), *_) if key in Slice.model_fields and key not in DECISIVE:
-                rest["slices"][name] = {k: v for k, v in rest["slices"].get(name, {}).items() if k != key}
+                if name in rest["slices"]:
+                    rest["slices"][name] = {k: v for k, v in rest["slices"][name].items() if k != key}
             case ("slices", str(name), *_):
                 rest["slices"].pop(name, None)
             case ("cluster", str(), str(key), *_) if isinstance(rest.get("cluster"), dict):

@@ -146,7 +146,10 @@ Day = Annotated[str, BeforeValidator(_day), Field(json_schema_extra={"pattern": 
 def quoted(value: object) -> object:
     """YAML reads `1.30` as the number 1.3: a version must arrive as text."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        raise refusal(f"{shown(value)} is a number here, which loses trailing zeros", 'quote it: "1.35"')
+        raise refusal(
+            f"{shown(value)} is a number here, which loses trailing zeros",
+            f'write it in quotes, "{shown(value)}" if that is what was meant',
+        )
     return value
 
 

@@ -70,7 +70,21 @@ SLICE: dict[str, Word] = {
 """By what xpk, cluster-toolkit, Terraform's google_container_node_pool, gcloud, tpu-provisioner and tpu-operator say
 of a node pool or slice."""
 
+CAPACITY_MODELS: dict[str, str] = {
+    **dict.fromkeys(("preemptible", "use_spot"), "spot"),
+    **dict.fromkeys(("flex", "flex_start", "dws"), "flex-start, or queued for whole slices by Kueue"),
+    **dict.fromkeys(("standard", "on_demand", "ondemand"), "on-demand"),
+    **dict.fromkeys(("specific_reservation", "reserved", "calendar"), "{model: reservation, name: NAME}"),
+}
+"""Capacity models by what other tools call them: what to write here."""
+
+RESERVATION: dict[str, Word] = dict.fromkeys(
+    ("reservation", "reservation_name", "specific_reservation"), Word("is called name here", "write name: NAME")
+)
+"""The same of a reservation."""
+
 PLATFORM: dict[str, Word] = {
+    **{key: Word(word.why, f"below slices: NAME: {word.instead}") for key, word in SLICE.items()},
     **dict.fromkeys(
         ("region", "location"), Word("slices are in one zone; the region follows from it", "write zone: ZONE")
     ),

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Tag
 from pydantic_core import ErrorDetails
 
 from spec import other_words
+from spec.capacity import Reservation
 from spec.errors import SpecError
 from spec.model import shown
 from spec.platform import Platform, below
@@ -35,7 +36,7 @@ WRITE = {
 }
 """What to write instead, by pydantic's type of error, with that error's context filled in."""
 
-FOREIGN = {Slice: other_words.SLICE, Platform: other_words.PLATFORM}
+FOREIGN = {Slice: other_words.SLICE, Platform: other_words.PLATFORM, Reservation: other_words.RESERVATION}
 """By model: keys of other tools, and what they are here."""
 
 TAGS = ("kind", "model")
@@ -107,11 +108,14 @@ def _wrong_alternative(context: Mapping[str, Any], place: Place) -> tuple[str, s
     """A union of models to which the key that tells them apart says something else, or nothing."""
     key = context["discriminator"].strip("'")
     known = [tag for model in place.alternatives for _, tag in _tags(model)]
+    given = place.value.get(key) if isinstance(place.value, dict) else place.value
+    suffix = f".{key}" if isinstance(place.value, dict) else ""
+    if Reservation in place.alternatives and (instead := other_words.CAPACITY_MODELS.get(str(given).lower())):
+        return f"{shown(given)} is not possible here", f"write {instead}", suffix
     if not isinstance(place.value, dict):
         return f"{shown(place.value)} is not possible here", _similar(str(place.value), known), ""
     if key not in place.value:
         return "is missing", f"one of {', '.join(known)}", f".{key}"
-    given = place.value[key]
     return f"{shown(given)} is not possible here", _similar(str(given), known), f".{key}"
 
 

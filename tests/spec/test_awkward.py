@@ -245,6 +245,36 @@ def test_words_of_other_tools_are_answered_with_ours(key: str, value: object, in
     assert instead in error.hint
 
 
+@pytest.mark.parametrize(
+    ("capacity", "path", "instead"),
+    [
+        ("preemptible", "capacity", "write spot"),
+        ("dws", "capacity", "write flex-start, or queued"),
+        ({"model": "flex"}, "capacity.model", "write flex-start, or queued"),
+        (
+            {"model": "reservation", "name": "r", "reservation_name": "r"},
+            "capacity.reservation_name",
+            "write name: NAME",
+        ),
+    ],
+)
+def test_capacity_in_words_of_other_tools_is_answered_with_ours(capacity: object, path: str, instead: str) -> None:
+    (error,) = errors(raw({"s": V6E | {"capacity": capacity}}))
+    assert error.path == below(f"slices.s.{path}")
+    assert instead in error.hint
+
+
+def test_a_slices_word_beside_the_slices_is_answered_with_its_place() -> None:
+    (error,) = errors(raw({"s": V6E}) | {"node_count": 3})
+    assert "below slices: NAME:" in error.hint
+
+
+@pytest.mark.parametrize("bad", [{"capacity": "none", "devices": "gpu"}, {"devices": "gpu", "capacity": "none"}])
+def test_two_malformed_settings_of_a_slice_are_two_errors(bad: dict[str, object]) -> None:
+    """The second one brought the slice back empty, and so a third error about what was not written."""
+    assert len(errors(raw({"s": V6E | bad}))) == 2
+
+
 def test_a_range_that_is_none_is_not_asked_for() -> None:
     found = errors(raw({"s": V6E | {"topology": "16x16", "count": 200, "max_pods_per_node": 256}}))
     assert not [error.hint for error in found if "/-" in error.hint]

@@ -153,7 +153,13 @@ MALFORMED: list[tuple[dict[str, Any], dict[str, Any], str, str, str]] = [
         "not an exact Kubernetes version",
         "1.34.2",
     ),
-    ({}, {"cluster": {"kind": "self-managed", "version": 1.34}}, "cluster.version", "loses trailing zeros", "quote it"),
+    (
+        {},
+        {"cluster": {"kind": "self-managed", "version": 1.34}},
+        "cluster.version",
+        "loses trailing zeros",
+        "write it in quotes",
+    ),
     ({}, {"cluster": EXISTING | {"server": "10.0.0.1"}}, "cluster.server", "not", "https://10.0.0.10:6443"),
     ({}, {"cluster": EXISTING | {"ca": "MIIB"}}, "cluster.ca", "not a certificate", "BEGIN CERTIFICATE"),
     ({}, {"cluster": EXISTING | {"join_secret": "join"}}, "cluster.join_secret", "not a secret", "projects/PROJECT"),
@@ -179,7 +185,7 @@ MALFORMED: list[tuple[dict[str, Any], dict[str, Any], str, str, str]] = [
         "write model: reservation",
     ),
     ({}, {"cluster": {"release_channel": "rapid"}}, "cluster.release_channel", "'rapid'", "did you mean RAPID?"),
-    ({}, {"cluster": {"version": 1.3}}, "cluster.version", "loses trailing zeros", "quote it"),
+    ({}, {"cluster": {"version": 1.3}}, "cluster.version", "loses trailing zeros", "write it in quotes"),
     ({}, {"cluster": {"version": "latest"}}, "cluster.version", "not a GKE version", "1.35"),
     (
         {},
