@@ -41,6 +41,8 @@ EXAMPLES = {
     "network": "gcp:compute/subnetwork:Subnetwork",
     "daemon": "kubernetes:apps/v1:DaemonSet",
     "device class": "kubernetes:resource.k8s.io/v1:DeviceClass",
+    "admission policy": "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy",
+    "configuration": "kubernetes:core/v1:ConfigMap",
     "identity": "gcp:serviceaccount/account:Account",
     "right": "gcp:projects/iAMMember:IAMMember",
 }
@@ -147,7 +149,7 @@ def test_each_keeping_operation_passes(gate: Any, op: str) -> None:
     [
         "gcp:projects/service:Service",
         "gcp:compute/instanceTemplate:InstanceTemplate",
-        "kubernetes:core/v1:ConfigMap",
+        "kubernetes:core/v1:ConfigMapList",
         "gcp:container/clusterOther:ClusterOther",
     ],
 )
