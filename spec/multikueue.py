@@ -68,10 +68,3 @@ def mismatches(platform: "Platform", worker: str, exported: Mapping[str, Any]) -
         lacking = [namespace for namespace in queue.namespaces if namespace not in taken]
         if lacking:
             yield f"queue {name} of worker {worker} takes no work from {', '.join(lacking)}: only {', '.join(taken)}"
-    for namespace, name in sorted(platform.default_queues.items()):
-        others = sorted(other for other, its in exported.items() if namespace in its["namespaces"] and other != name)
-        if name in exported and others:
-            yield (
-                f"jobs of {namespace} that name no queue go to {name} here; on worker {worker} they find none, because "
-                f"{', '.join(others)} takes work from there too: give it another namespace"
-            )

@@ -161,7 +161,10 @@ class Platform(Model):
     @property
     def default_queues(self) -> dict[str, str]:
         """By namespace, the queue of jobs that name none: the only one there. Left out where that is called `default`,
-        since its own LocalQueue is the default already."""
+        since its own LocalQueue is the default already. A manager has none: it would send every Job to a worker, where
+        nothing else of its namespace is."""
+        if self.is_manager:
+            return {}
         queues: dict[str, list[str]] = {}
         for name, queue in self.queues.items():
             for namespace in queue.namespaces:

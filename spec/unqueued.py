@@ -22,20 +22,31 @@ WRITE_INSTEAD = (
     "(python -m tools workload prints one; kubectl get localqueues shows the queues)"
 )
 
-VARIABLES = {
-    "pods": (
-        "request.kind.kind == 'Pod' ? [object.spec] : request.kind.kind == 'JobSet' ? "
-        "object.spec.replicatedJobs.map(j, j.template.spec.template.spec) : [object.spec.template.spec]"
-    ),
+
+def _asks(of: str) -> str:
+    """Whether an object, or a job as it was, has pods that ask for TPUs."""
+    pods = (
+        f"(request.kind.kind == 'Pod' ? [{of}.spec] : request.kind.kind == 'JobSet' ? "
+        f"{of}.spec.replicatedJobs.map(j, j.template.spec.template.spec) : [{of}.spec.template.spec])"
+    )
     # Any claim counts: what a claim's template asks for cannot be seen here.
-    "asks": (
-        "variables.pods.exists(p, p.?resourceClaims.orValue([]).size() > 0 || "
+    return (
+        f"{pods}.exists(p, p.?resourceClaims.orValue([]).size() > 0 || "
         "(p.containers + p.?initContainers.orValue([])).exists(c, "
         f"'{DEVICE_PLUGIN_RESOURCE}' in c.?resources.?limits.orValue({{}}) || "
         f"'{DEVICE_PLUGIN_RESOURCE}' in c.?resources.?requests.orValue({{}})))"
-    ),
-    "queued": f"object.metadata.?labels[?'{QUEUE_LABEL}'].orValue('') != ''",
-    "wasQueued": (f"request.operation == 'UPDATE' && oldObject.metadata.?labels[?'{QUEUE_LABEL}'].orValue('') != ''"),
+    )
+
+
+def _queued(of: str) -> str:
+    return f"{of}.metadata.?labels[?'{QUEUE_LABEL}'].orValue('') != ''"
+
+
+VARIABLES = {
+    "asks": _asks("object"),
+    "queued": _queued("object"),
+    # The policy is younger than such a job: neither a job that had a queue nor one that took no chips is one.
+    "askedUnqueued": f"request.operation == 'UPDATE' && !({_queued('oldObject')}) && {_asks('oldObject')}",
     "ofJob": (
         f"request.userInfo.username in {one_of(JOB_CONTROLLERS)} && object.metadata.?ownerReferences.orValue([])"
         ".exists(o, o.kind == 'Job' && o.apiVersion == 'batch/v1' && o.?controller.orValue(false))"
@@ -60,10 +71,10 @@ def policy(platform: "Platform") -> Policy | None:
         ),
         variables=VARIABLES,
         checks=(
-            # What was there before the policy, and never had a queue, may still be changed.
+            # What asked for TPUs before the policy was there, and never had a queue, may still be changed.
             Check(
                 "!variables.isJob || !variables.asks || variables.queued || variables.ofJobSet || "
-                "(request.operation == 'UPDATE' && !variables.wasQueued)",
+                "variables.askedUnqueued",
                 WRITE_INSTEAD,
             ),
             Check("variables.isJob || !variables.asks || variables.ofJob", WRITE_INSTEAD),

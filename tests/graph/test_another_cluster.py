@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import grpc
 import pulumi
 import pytest
 
+from components.standing import GO_ON, READ_OUTPUTS, READ_RESOURCES
 from spec.standing import DATA_DISKS, GKE_CLUSTER, NETWORK, PROVIDER, SUBNET
-from tests.graph.recording import READ_RESOURCES, GraphMonitor, record_main
+from tests.graph.recording import GraphMonitor, record_main
 from tests.spec.platforms import SELF_MANAGED, raw
 
 Json = dict[str, Any]
@@ -57,21 +59,62 @@ def test_the_types_are_those_that_the_program_registers() -> None:
         assert any(urn.split("::")[2].endswith(types) for urn in graph.requests), types
 
 
-def test_a_state_that_nobody_can_read_is_said_and_hinders_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that cannot read the stack's state."""
     ask = GraphMonitor.Invoke
 
     def refused(self: GraphMonitor, request: Any) -> Any:
-        if request.tok == READ_RESOURCES:
+        if request.tok in (READ_OUTPUTS, READ_RESOURCES):
             raise Refused
         return ask(self, request)
 
-    said: list[str] = []
     monkeypatch.setattr(GraphMonitor, "Invoke", refused)
+
+
+@pytest.mark.usefixtures("unreadable")
+@pytest.mark.parametrize("preview", [True, False])
+def test_a_state_that_nobody_can_read_ends_the_program(monkeypatch: pytest.MonkeyPatch, preview: bool) -> None:
+    """It was a warning, and a replacement of the cluster could then be planned."""
+    monkeypatch.delenv(GO_ON, raising=False)
+    with pytest.raises(pulumi.RunError, match=rf"no stack named .* -> try again; .*{GO_ON}=go-on"):
+        graph_of(raw(), preview=preview)
+
+
+@pytest.mark.usefixtures("unreadable")
+def test_a_person_can_go_on_without_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setenv(GO_ON, "go-on")
     monkeypatch.setattr(pulumi.log, "warn", said.append)
     assert graph_of(raw()).of_type("gcp:container/cluster:Cluster")
-    assert [text for text in said if "is not checked" in text]
+    assert [text for text in said if "not checked" in text]
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_the_engine_is_asked_for_resources_only_once_there_is_a_state(
+    monkeypatch: pytest.MonkeyPatch, preview: bool
+) -> None:
+    """It breaks down where a new stack has no state yet. A preview writes none; an update writes the stack first."""
+    standing = state_of(graph_of(raw()))
+    asked: list[str] = []
+    ask, register = GraphMonitor.Invoke, GraphMonitor.RegisterResource
+
+    def slow(self: GraphMonitor, request: Any) -> Any:
+        time.sleep(0.2)
+        answer = register(self, request)
+        asked.append(request.type)
+        return answer
+
+    def noted(self: GraphMonitor, request: Any) -> Any:
+        asked.append(request.tok)
+        return ask(self, request)
+
+    monkeypatch.setattr(GraphMonitor, "Invoke", noted)
+    monkeypatch.setattr(GraphMonitor, "RegisterResource", slow)
+    with pytest.raises(pulumi.RunError, match="would be other"):
+        graph_of(raw(name="other"), preview=preview, standing=standing)
+    expected = [READ_OUTPUTS, READ_RESOURCES] if preview else [READ_RESOURCES]
+    assert asked == ["pulumi:pulumi:Stack", *expected]
 
 
 class Refused(grpc.RpcError):

@@ -6,6 +6,7 @@ be deleted in a cluster that cannot be reached.
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from typing import Any
@@ -66,6 +67,16 @@ def take_cluster_away(project: Project) -> None:
     httpx.delete(address, headers=token, timeout=60, trust_env=False).raise_for_status()
 
 
+def init_without_state(project: Project) -> None:
+    """A new stack as older releases of the CLI make it: without any state, which the engine cannot be asked for."""
+    project.succeed("stack", "init", STACK)
+    [file] = project.session.run.backend.rglob(f"{STACK}.json")
+    content = json.loads(file.read_text())
+    del content["checkpoint"]["latest"]
+    file.write_text(json.dumps(content))
+    assert json.loads(project.succeed("stack", "export", "-s", STACK))["deployment"] is None
+
+
 def test_a_zonal_cluster_lives_and_is_made_anew_by_the_documented_commands(project: Project) -> None:
     project.write_stack(STACK, **SLIM, cluster={"regional": False})
     project.up(STACK)
@@ -93,6 +104,7 @@ def test_a_zonal_cluster_lives_and_is_made_anew_by_the_documented_commands(proje
 def test_another_cluster_is_refused_and_a_lost_one_is_made_anew(project: Project) -> None:
     """Refused by preview and by update, without a request to Google; a destroy needs no configuration at all."""
     project.write_stack(STACK, **SLIM)
+    init_without_state(project)
     project.up(STACK)
     before = project.state(STACK)["resources"]
     asked = len(project.requests())

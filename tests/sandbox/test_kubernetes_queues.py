@@ -12,6 +12,7 @@ import pytest
 
 from sandbox.kubernetes.api import ApiClient, ApiError, Object, is_true
 from sandbox.kubernetes.gke import GkeCluster
+from sandbox.kubernetes.registry import ChartRegistry
 from sandbox.kubernetes.releases import Helm, ReleaseSpec
 from spec import kueue, queueing, workload
 from tests.graph.recording import record_main
@@ -42,22 +43,27 @@ def client() -> Iterator[ApiClient]:
     graph = record_main({"gcp:project": PROJECT, "tpu-platform:platform": json.dumps(WRITTEN)})
     with tempfile.TemporaryDirectory(prefix="tpu-") as scratch:
         cluster = GkeCluster(Path(scratch), "lab", PROJECT, lambda _name, _nodes: None)
+        authority = cluster.plane.authority
+        registry = ChartRegistry(authority)
         cluster.start()
         try:
             labels = {queueing.FLAVOR_LABEL: FLAVOR.name}
             cluster.set_pools(
                 [node_pool("system", "e2-standard-8", 1), node_pool("serve", "ct6e-standard-1t", 3, labels=labels)]
             )
-            found, helm = cluster.plane.client, Helm(cluster.plane.kubeconfig_path)
+            found = cluster.plane.client
+            helm = Helm(cluster.plane.kubeconfig_path, registry.variables(authority.pair.certificate))
             apply_recorded(found, graph, "Namespace")
             helm.install(ReleaseSpec("jobset", "jobset-system", JOBSET_CHART, "0.12.0", {}, wait=False))
             helm.install(kueue_release(kueue.render(kueue.configuration(PLATFORM))))
             within(PATIENCE, lambda: _applied(found, graph))
+            found.create(suspended(of_job("older", BOTH)))
             apply_recorded(found, graph, *POLICIES, named="unqueued-tpus")
             within(PATIENCE, lambda: refused(found, of_pod(SOLO)))
             within(PATIENCE, lambda: found.get(KUEUE_API, "LocalQueue", "default", SOLO))
             yield found
         finally:
+            registry.stop()
             cluster.stop()
 
 
@@ -89,6 +95,21 @@ def of_job(name: str, namespace: str, *, tpus: bool = True, **metadata: Any) -> 
     named = {"name": name, "namespace": namespace, **metadata}
     spec = {"template": {"spec": pod_spec(tpus=tpus)}}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": named, "spec": spec}
+
+
+def of_jobset(name: str, namespace: str, *, tpus: bool = True) -> Object:
+    replicated = {"name": "r", "template": {"spec": {"template": {"spec": pod_spec(tpus=tpus)}}}}
+    metadata = {"name": name, "namespace": namespace}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": metadata,
+        "spec": {"replicatedJobs": [replicated]},
+    }
+
+
+def suspended(job: Object) -> Object:
+    return {**job, "spec": {**job["spec"], "suspend": True}}
 
 
 def of_apps(kind: str, *, tpus: bool = True) -> Object:
@@ -152,6 +173,17 @@ def test_a_job_without_a_queue_goes_to_the_only_one_of_its_namespace(client: Api
     within(PATIENCE, lambda: chips(client, "one") == 0)
 
 
+def test_a_job_without_tpus_is_admitted_at_once_where_jobs_go_to_a_queue(client: ApiClient) -> None:
+    """Its namespace's default queue takes it, too; it needs nothing that the queue has a quota of."""
+    job = of_job("cpu", SOLO, tpus=False)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    container["resources"] = {"requests": {"cpu": "100m", "memory": "64Mi"}}
+    found = admitted(client, client.create(job))
+    assert found["status"]["admission"]["clusterQueue"] == "one"
+    assert chips(client, "one") == 0
+    within(PATIENCE, lambda: is_true(client.get("batch/v1", "Job", "cpu", SOLO) or {}, "Complete"))
+
+
 @pytest.mark.parametrize(
     "bypass",
     [
@@ -205,6 +237,21 @@ def test_a_waiting_job_cannot_leave_its_queue(client: ApiClient) -> None:
     with pytest.raises(ApiError, match="with the label"):
         client.patch(job, {"metadata": {"labels": {queueing.QUEUE_LABEL: None}}})
     client.delete(job)
+
+
+@pytest.mark.parametrize("make", [of_job, of_jobset], ids=["job", "jobset"])
+def test_a_job_that_took_no_chips_cannot_ask_for_them_by_an_update(client: ApiClient, make: Any) -> None:
+    """The way past the queues was: suspended and without TPUs, TPUs added by an update, then started."""
+    made = client.create(suspended(make("growing", BOTH, tpus=False)))
+    with pytest.raises(ApiError, match="with the label"):
+        client.patch(made, {"spec": make("growing", BOTH)["spec"]})
+    client.delete(made)
+
+
+def test_a_job_that_is_older_than_the_policy_may_still_be_changed(client: ApiClient) -> None:
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "older", "namespace": BOTH}}
+    changed = client.patch(job, {"metadata": {"annotations": {"note": "kept"}}})
+    assert changed["metadata"]["annotations"]["note"] == "kept"
 
 
 def test_a_jobset_runs_through_its_queue(client: ApiClient) -> None:

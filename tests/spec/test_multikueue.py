@@ -145,3 +145,11 @@ def test_what_keeps_a_worker_from_taking_work(exported: dict[str, Any], said: li
     written = manager(V6E)
     platform = load(written.pop("slices"), **written)
     assert list(multikueue.mismatches(platform, "us", exported)) == said
+
+
+def test_a_manager_has_no_queue_for_jobs_that_name_none() -> None:
+    """It sent Jobs without TPUs to a worker, too, where nothing else of their namespace is."""
+    written = manager(V6E)
+    assert load(written.pop("slices"), **written).default_queues == {}
+    worker = load({"train": V6E | {"count": 2}}, queues=QUEUES, multikueue={"role": "worker"})
+    assert set(worker.default_queues.values()) == {"team"}
