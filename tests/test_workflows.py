@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +169,10 @@ def run(source: str, folder: Path, **variables: str) -> subprocess.CompletedProc
     )
 
 
+COMMITS: tuple[list[str | None], ...] = (["c" * 40, "author", "web-flow"], ["d" * 40, "helper", "helper"])
+"""Hash, author and committer."""
+
+
 def prepare_gate(folder: Path, lost: int) -> None:
     """What the gate's step finds: a preview that deletes so many pools, and the program's environment."""
     steps = [{"op": "delete", "urn": POOL.format(index), "oldState": {"custom": True}} for index in range(lost)]
@@ -176,11 +180,13 @@ def prepare_gate(folder: Path, lost: int) -> None:
     (folder / ".venv").symlink_to(sys.prefix)
 
 
-def answer_about_the_pull_request(folder: Path, comments: list[dict[str, Any]]) -> None:
+def answer_about_the_pull_request(
+    folder: Path, comments: list[dict[str, Any]], commits: Sequence[list[str | None]] = COMMITS
+) -> None:
     """What GitHub says: an author, whom somebody helped, and what each who commented may do."""
     (folder / "answer").write_text("".join(f"{json.dumps(each)}\n" for each in comments))
     (folder / "author").write_text('"author"\n')
-    (folder / "commits").write_text('["author","web-flow"]\n["helper",null]\n')
+    (folder / "commits").write_text("".join(f"{json.dumps(each)}\n" for each in commits))
     (folder / "roles").mkdir()
     for name, may in {"reviewer": "write", "maintainer": "admin", "member": "none", "reader": "read"}.items():
         (folder / "roles" / name).write_text(f"{json.dumps(may)}\n")
@@ -221,9 +227,10 @@ def comment(*lines: str, by: str = "reviewer", edited: bool = False, kind: str =
         ([comment(*(line.replace(HEAD, HEAD[:12]) for line in BOTH))], 1, ""),
         ([comment(f"do not {BOTH[0]}", f"{BOTH[1]} yet", f"> {BOTH[1]}")], 1, ""),
         ([comment(*(f"/allow prod/{POOL.format(index)} @{HEAD}" for index in range(2)))], 0, ""),
-        ([comment(f"/allow prod/slices-train-9 @{HEAD}")], 2, "names nothing"),
-        ([comment(f"/allow prod/$(touch${{IFS}}broken) @{HEAD}")], 2, "names nothing"),
-        ([comment(f"/allow prod/--help @{HEAD}")], 2, "names nothing"),
+        ([comment(f"/allow prod/slices-train-9 @{HEAD}")], 1, ""),
+        ([comment(*BOTH, f"/allow prod/slices-train-9 @{HEAD}")], 0, ""),
+        ([comment(f"/allow prod/$(touch${{IFS}}broken) @{HEAD}")], 1, ""),
+        ([comment(f"/allow prod/--help @{HEAD}")], 1, ""),
     ],
 )
 def test_comments_of_others_who_may_write_are_consent(
@@ -237,10 +244,40 @@ def test_comments_of_others_who_may_write_are_consent(
     done = run(gate, tmp_path, STACK="prod", COMMIT=HEAD)
     assert done.returncode == code, done.stdout + done.stderr
     assert said in done.stderr
-    summary = (tmp_path / "step-summary.md").read_text() if code < 2 else ""
-    assert ("Stack `prod`" in summary) is (code < 2)
+    summary = (tmp_path / "step-summary.md").read_text()
+    assert "Stack `prod`" in summary
     assert (f"/allow prod/slices-train-1 @{HEAD}" in summary) is (code == 1), "ready to be copied"
     assert not (tmp_path / "broken").exists()
+
+
+@pytest.mark.parametrize(
+    ("commits", "said"),
+    [
+        ([["c" * 40, None, "helper"]], "the address in commit cccccccccc belongs to no account"),
+        ([["c" * 40, "author", None]], "the address in commit cccccccccc belongs to no account"),
+        ([["c" * 40, "author", "author"]] * 250, "no more than 250 commits"),
+        ([["c" * 40, "author", "author"]] * 249, ""),
+    ],
+    ids=["author", "committer", "250", "249"],
+)
+def test_nobody_consents_where_the_authors_are_not_known(
+    commits: list[list[str | None]], said: str, tmp_path: Path
+) -> None:
+    """Commits of unknown addresses counted as nobody's, and those after the first 250 were not asked for."""
+    prepare_gate(tmp_path, lost=2)
+    answer_about_the_pull_request(tmp_path, [comment(*BOTH)], commits)
+    done = run(script(action("gate"), "Gate"), tmp_path, STACK="prod", COMMIT=HEAD)
+    assert done.returncode == (1 if said else 0), done.stdout + done.stderr
+    assert said in done.stderr
+
+
+def test_a_deployment_that_failed_half_way_runs_again(tmp_path: Path) -> None:
+    """Consent to what the first run has already deleted made the gate of the second one fail."""
+    prepare_gate(tmp_path, lost=1)
+    answer_about_the_pull_request(tmp_path, [comment(*BOTH)])
+    done = run(script(action("gate"), "Gate"), tmp_path, STACK="prod", COMMIT=HEAD)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "consent to slices-train-1 names nothing that this preview gives up" in done.stdout
 
 
 def test_a_gate_that_cannot_ask_github_does_not_pass(tmp_path: Path) -> None:
@@ -296,7 +333,7 @@ def test_there_is_one_comment_and_it_is_kept_up_to_date(existing: str, call: str
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "calls").read_text().splitlines()[-1] == f"api --silent --method {call} --field body=@comment.md"
     posted = (tmp_path / "posted.md").read_text()
-    assert posted.startswith("<!-- tpu-platform preview -->\n")
+    assert posted.startswith("<!-- tpu-platform preview -->\nWritten by this branch's own code. ")
     assert all(summary in posted for summary in SUMMARIES.values())
 
 

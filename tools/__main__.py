@@ -113,6 +113,14 @@ def gate(
         list[str] | None,
         typer.Option("--allow", metavar="NAME_OR_URN", help="A deletion or replacement that is meant; repeatable."),
     ] = None,
+    consented: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--consent",
+            metavar="NAME_OR_URN",
+            help="As --allow, but one that matches no loss is only noted: for what comments agreed to; repeatable.",
+        ),
+    ] = None,
     as_json: AsJson = False,
     markdown: Annotated[Path | None, typer.Option("--markdown", help="Write the summary to this file as well.")] = None,
     commit: Annotated[str | None, typer.Option(help="For which commit the summary asks for consent.")] = None,
@@ -126,7 +134,7 @@ def gate(
     from tools.gate_preview import PreviewError, read
 
     try:
-        verdict = rules.judge(read(preview), allow or ())
+        verdict = rules.judge(read(preview), allow or (), consented or ())
         summary = gate_report.as_markdown(verdict, commit)
         if markdown:
             markdown.write_text(summary)
@@ -146,7 +154,7 @@ def consent(
     commit: Annotated[str, typer.Option(help="The pull request's newest commit, in full.")],
     as_json: AsJson = False,
 ) -> None:
-    """Print what the comments of a pull request agree to lose, a name a line, for `gate --allow`; asks `gh`.
+    """Print what the comments of a pull request agree to lose, a name a line, for `gate --consent`; asks `gh`.
 
     Standard error says which comments do not count, and why. Exit code 1 is never used. 2: GitHub cannot be asked.
     """

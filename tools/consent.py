@@ -3,7 +3,8 @@
 Consent is a line `/allow STACK/NAME @COMMIT` in a comment. It counts if
 - the commit is the pull request's newest: what is pushed later may lose something else under the same name;
 - whoever wrote it may write to the repository: a member of the organisation or a collaborator may have less;
-- whoever wrote it wrote no part of the pull request, and is no program;
+- whoever wrote it wrote no part of the pull request, and is no program; nobody counts where GitHub cannot say whose
+  the commits are. It goes by the addresses in them, which whoever pushes an unsigned commit may choose;
 - the comment was never edited: whoever may write can edit the comments of others.
 """
 
@@ -16,6 +17,8 @@ from functools import cache
 from typing import Any
 
 LINE = re.compile(r"\s*/allow\s+(?P<stack>[^\s/]+)/(?P<name>\S+)(?:\s+@(?P<commit>[0-9a-f]{40}))?\s*")
+MOST_COMMITS = 250
+"""As many commits of a pull request GitHub lists; of further ones it says nothing."""
 WRITING = ("admin", "write")
 """What GitHub calls the permissions of those who may push; it calls maintainers `write` here, triagers `read`."""
 
@@ -43,16 +46,23 @@ class Consents:
 
 
 def agreed(
-    comments: Iterable[Comment], *, stack: str, commit: str, authors: Iterable[str], may_write: Callable[[str], bool]
+    comments: Iterable[Comment],
+    *,
+    stack: str,
+    commit: str,
+    authors: Iterable[str],
+    may_write: Callable[[str], bool],
+    doubt: str | None = None,
 ) -> Consents:
-    """What the comments agree to for a stack at a commit. `authors`: who wrote the pull request."""
+    """What the comments agree to for a stack at a commit. `authors`: who wrote the pull request; `doubt`: why they are
+    not known, so that nobody's consent counts."""
     names, ignored, own = [], [], {author.casefold() for author in authors}
     for comment in comments:
         for line in comment.body.splitlines():
             match = LINE.fullmatch(line)
             if not match or match["stack"] != stack:
                 continue
-            if reason := _objection(comment, match["commit"], commit, own, may_write):
+            if reason := doubt or _objection(comment, match["commit"], commit, own, may_write):
                 ignored.append(f"/allow {stack}/{match['name']} of {comment.author} does not count: {reason}")
             else:
                 names.append(match["name"])
@@ -94,9 +104,10 @@ def ask(repository: str, pull_request: int, *, stack: str, commit: str) -> Conse
             "{author: .user.login, type: .user.type, created: .created_at, updated: .updated_at, body: .body}",
         )
     ]
+    commits = [*_lines(f"{pull}/commits", "[.sha, .author.login, .committer.login]")]
     authors = [
         *_lines(pull, ".user.login", many=False),
-        *(name for pair in _lines(f"{pull}/commits", "[.author.login, .committer.login]") for name in pair if name),
+        *(name for _, *names in commits for name in names if name),
     ]
 
     @cache
@@ -105,7 +116,27 @@ def ask(repository: str, pull_request: int, *, stack: str, commit: str) -> Conse
             next(_lines(f"repos/{repository}/collaborators/{author}/permission", ".permission", many=False)) in WRITING
         )
 
-    return agreed(comments, stack=stack, commit=commit, authors=[*map(str, authors)], may_write=may_write)
+    return agreed(
+        comments,
+        stack=stack,
+        commit=commit,
+        authors=[*map(str, authors)],
+        may_write=may_write,
+        doubt=_doubt(commits),
+    )
+
+
+def _doubt(commits: Sequence[Sequence[str | None]]) -> str | None:
+    """Why nobody can tell who wrote these commits: each its hash, its author and its committer."""
+    if len(commits) >= MOST_COMMITS:
+        return f"GitHub lists no more than {MOST_COMMITS} commits of a pull request; split it, or squash commits"
+    for sha, *names in commits:
+        if not all(names):
+            return (
+                f"the address in commit {str(sha)[:10]} belongs to no account of GitHub, so anybody may have written "
+                "it; add the address to the account, or commit with another one"
+            )
+    return None
 
 
 def _lines(path: str, query: str, *, many: bool = True) -> Iterator[Any]:

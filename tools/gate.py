@@ -153,11 +153,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the gate says. `allowed` are URNs of findings that somebody agreed to."""
+    """What the gate says. `allowed` are URNs of findings that somebody agreed to; `unused` says of each consent that
+    counts for nothing why it does."""
 
     preview: Preview
     findings: tuple[Finding, ...]
     allowed: frozenset[str]
+    unused: tuple[str, ...] = ()
 
     @property
     def stopped(self) -> tuple[Finding, ...]:
@@ -179,7 +181,7 @@ class Verdict:
         """What the gate lets pass, but a reviewer should see."""
         warnings = [_without_severity(each.message) for each in self.preview.diagnostics if each.severity == "warning"]
         unprotected = [note for step in self.preview.steps for note in _unprotected(step)]
-        return tuple(dict.fromkeys([*unprotected, *warnings]))
+        return tuple(dict.fromkeys([*unprotected, *self.unused, *warnings]))
 
     def handle(self, finding: Finding) -> str:
         """What to write after --allow: the logical name, or the URN where several findings have that name."""
@@ -190,22 +192,32 @@ class Verdict:
         return not self.stopped and not self.problems
 
 
-def judge(preview: Preview, allow: Sequence[str] = ()) -> Verdict:
-    """Find what the preview gives up. Each of `allow` is the logical name or URN of one finding; raises AllowError for
-    one that matches none of them, or more than one."""
+def judge(preview: Preview, allow: Sequence[str] = (), consents: Sequence[str] = ()) -> Verdict:
+    """Find what the preview gives up. Each of `allow` and of `consents` is the logical name or URN of one finding.
+
+    Of those in `allow`, which somebody has just written, one that matches no finding or several raises AllowError. A
+    consent is older than the preview, and what it is for may be gone after half an update: then it is only noted.
+    """
     order = {guarded: place for place, guarded in enumerate(GUARDED)}
     findings = tuple(sorted(_findings(preview), key=lambda each: (order[each.guarded], each.urn)))
-    return Verdict(preview, findings, frozenset(_allowed(findings, each) for each in allow))
+    allowed, unused = {_named(findings, name, "--allow") for name in allow}, []
+    for name in consents:
+        try:
+            allowed.add(_named(findings, name, "consent to"))
+        except AllowError as error:
+            unused.append(str(error))
+    return Verdict(preview, findings, frozenset(allowed), tuple(unused))
 
 
-def _allowed(findings: Sequence[Finding], name: str) -> str:
+def _named(findings: Sequence[Finding], name: str, what: str) -> str:
+    """The URN of the one finding of that name. Raises AllowError; `what` begins its message."""
     matching = [finding.urn for finding in findings if name in (finding.name, finding.urn)]
     if len(matching) == 1:
         return matching[0]
     if matching:
-        raise AllowError(f"--allow {name} means several resources; write one's URN: {', '.join(matching)}")
+        raise AllowError(f"{what} {name} means several resources; write one's URN: {', '.join(matching)}")
     there = ", ".join(finding.name for finding in findings) or "nothing"
-    raise AllowError(f"--allow {name} names nothing that this preview gives up, which is: {there}")
+    raise AllowError(f"{what} {name} names nothing that this preview gives up, which is: {there}")
 
 
 def _findings(preview: Preview) -> Iterator[Finding]:

@@ -223,6 +223,25 @@ def test_an_allowance_that_matches_nothing_is_an_error(gate: Any, name: str) -> 
     assert not result.stdout
 
 
+def test_a_consent_that_matches_nothing_is_noted_and_consents_to_nothing(gate: Any) -> None:
+    content = document(step("delete", name="a"), step("update", name="kept"))
+    summary = gate(content, "--consent", "c", "--consent", "kept")
+    assert summary.exit_code == 1
+    assert "consent to c names nothing that this preview gives up, which is: a" in summary.stdout
+    assert "consent to kept names nothing" in summary.stdout
+    agreed = gate(content, "--consent", "c", "--consent", "a", "--json")
+    assert agreed.exit_code == 0
+    assert len(json.loads(agreed.stdout)["notes"]) == 1
+    assert gate(document(step("same", name="a")), "--consent", "a").exit_code == 0
+
+
+def test_a_consent_that_means_several_resources_consents_to_none(gate: Any) -> None:
+    content = document(step("delete", name="a"), step("delete", CLUSTER, "a"))
+    summary = gate(content, "--consent", "a")
+    assert summary.exit_code == 1
+    assert "consent to a means several resources" in summary.stdout
+
+
 def test_an_ambiguous_allowance_asks_for_the_urn(gate: Any) -> None:
     content = document(step("delete", name="a"), step("delete", CLUSTER, "a"))
     result = gate(content, "--allow", "a")
