@@ -42,6 +42,10 @@ their controllers:
 
 {kinds}.
 
+Unverified: which permissions GKE asks for a ValidatingAdmissionPolicy and its binding. No public source names them;
+here they are `thirdPartyObjects`. If `up` answers 403 there, give the deployer `roles/container.admin` or a
+ClusterRoleBinding, or, for the policy of queues, set `software.kueue.refuse_unqueued: false`.
+
 A cluster that is not GKE's does not ask IAM. The right there is a short-lived token in the secret `<platform>-access`.
 Reading it takes `secretmanager.versions.access`: whoever has it administers the cluster. The deployer's role has it for
 the project; the roles of viewer and auditor do not. Grant `roles/secretmanager.secretAccessor` on single secrets: to
