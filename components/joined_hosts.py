@@ -7,7 +7,9 @@ cluster. Where hosts are queued for (flex-start) nobody waits: they may come in 
 import asyncio
 import base64
 import json
+import re
 import ssl
+import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -28,6 +30,8 @@ PATIENCE_SECONDS = 20 * 60
 NAMED = 5
 """How many hosts a message names."""
 REQUEST_SECONDS = 30
+REFUSAL = re.compile(r"googleapi: Error (\d{3})")
+"""In what the provider says of a call that Google answered (google.golang.org/api `googleapi.Error`)."""
 UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 """Taint of a node that the cloud-controller-manager has not seen to; nothing runs there."""
 
@@ -74,14 +78,17 @@ class JoinedHosts(pulumi.ComponentResource):
 async def until_joined(platform: Platform, names: Sequence[str]) -> None:
     """Returns as soon as hosts of these names are nodes that pods can run on.
 
-    Raises RunError, which names those that are not, where that takes longer than 20 minutes.
+    Raises RunError, which names those that are not, where that takes longer than 20 minutes; and at once where waiting
+    does not help: the program is refused, or what it reads has another form.
     """
     waited = 0.0
     while True:
         trouble = ""
         try:
             missing = absent(names, await _nodes(platform))
-        except Exception as error:  # the API server may be away for a moment, as while its machine is replaced
+        except Exception as error:
+            if not _passes(error):
+                raise pulumi.RunError(_refused(platform, error)) from error
             missing, trouble = list(names), str(error)
         if not missing:
             return
@@ -91,6 +98,20 @@ async def until_joined(platform: Platform, names: Sequence[str]) -> None:
             pulumi.log.info(f"waiting for {len(missing)} hosts to join the cluster")
         await asyncio.sleep(INTERVAL_SECONDS)
         waited += INTERVAL_SECONDS
+
+
+def _passes(error: Exception) -> bool:
+    """Whether an error may pass by itself. The API server may be away for a moment, as while its machine is replaced,
+    and a secret may have no version yet."""
+    if isinstance(error, ValueError | LookupError | TypeError | AttributeError):
+        return False  # what was read has another form
+    if isinstance(error, urllib.error.HTTPError):
+        status = error.code
+    elif found := REFUSAL.search(str(error)):
+        status = int(found[1])
+    else:
+        return True  # nobody answered
+    return status in (404, 408, 429) or status >= 500
 
 
 def absent(names: Iterable[str], nodes: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -121,10 +142,22 @@ def _list_nodes(reached: Endpoint, token: str) -> list[Mapping[str, Any]]:
         f"{reached.server}/api/v1/nodes?resourceVersion=0",
         headers={"Authorization": f"Bearer {token}", "Accept": "application/json"},
     )
-    trusted = ssl.create_default_context(cadata=base64.b64decode(reached.ca).decode())
+    try:
+        trusted = ssl.create_default_context(cadata=base64.b64decode(reached.ca).decode())
+    except ssl.SSLError as error:
+        raise ValueError(f"the authority of {reached.server} is not a certificate: {error}") from error
     with urllib.request.urlopen(request, timeout=REQUEST_SECONDS, context=trusted) as answer:
         items: list[Mapping[str, Any]] = json.load(answer)["items"]
     return items
+
+
+def _refused(platform: Platform, error: Exception) -> str:
+    return (
+        f"cannot ask the cluster which hosts have joined: {type(error).__name__}: {error}. The program asks with the "
+        f"credential in {hosts.access_secret(platform)}: whoever runs Pulumi must be allowed to read it, it must have "
+        "the form that docs/self-managed.md shows, and the cluster must accept it. When it is mended, `pulumi up` goes "
+        "on from here."
+    )
 
 
 def _silent(platform: Platform, missing: Sequence[str], trouble: str) -> str:

@@ -45,6 +45,7 @@ class Opening:
     """A firewall rule: from address ranges, or from machines by their accounts, to machines.
 
     `allowed`: ports by protocol, all of them where none is named. `needed`: machines cannot work without it.
+    `after`: names of the rules before it that must stand when it is made or edited.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Opening:
     ranges: Sequence[str] = ()
     machines: Sequence[pulumi.Input[str]] = ()
     needed: bool = True
+    after: Sequence[str] = ()
 
 
 class Network(pulumi.ComponentResource):
@@ -94,9 +96,11 @@ class Network(pulumi.ComponentResource):
             self.network, self.subnetwork = spec.network_id(platform.project), spec.subnetwork_id(platform)
             self.ready = []
             project, first = spec.project or platform.project, list(after)
-        self.firewalls = [
-            self._firewall(name, platform, project, opening, first) for opening in openings(platform, machines)
-        ]
+        rules: dict[str, pulumi.Resource] = {}
+        for opening in openings(platform, machines):
+            before = [*first, *(rules[other] for other in opening.after)]
+            rules[opening.name] = self._firewall(name, platform, project, opening, before)
+        self.firewalls = list(rules.values())
         self.register_outputs({"network": self.network, "subnetwork": self.subnetwork})
 
     def _options(self, **extra: object) -> pulumi.ResourceOptions:
@@ -199,11 +203,15 @@ def openings(platform: Platform, machines: Machines) -> Iterator[Opening]:
         assert spec.nodes_cidr is not None
         assert spec.pods_cidr is not None
         inside = [spec.nodes_cidr, spec.pods_cidr]
-        yield Opening("internal", machines.nodes, EVERYTHING, ranges=inside)
+        own: list[Opening] = []
         if machines.control_plane:
-            yield Opening("control-plane", machines.control_plane, FOR_HOSTS, ranges=inside)
+            own.append(Opening("control-plane", machines.control_plane, FOR_HOSTS, ranges=inside))
             # The members of etcd among each other.
-            yield Opening("replicas", machines.control_plane, EVERYTHING, machines=machines.control_plane)
+            own.append(Opening("replicas", machines.control_plane, EVERYTHING, machines=machines.control_plane))
+        yield from own
+        # In stacks of an earlier version this rule is for the control plane, too. The edit that takes it out waits for
+        # the rules that let hosts in instead: otherwise a failure in between cuts all hosts off from the API server.
+        yield Opening("internal", machines.nodes, EVERYTHING, ranges=inside, after=[each.name for each in own])
     if not isinstance(cluster, SelfManagedCluster):
         return
     control_plane = cluster.control_plane

@@ -36,7 +36,7 @@ mount_data_disk() {
 
 # --- The command and its timers
 
-install_timer() { # NAME TIMER_LINE...
+install_timer() { # NAME RESTART TIMER_LINE...
   cat >"/etc/systemd/system/tpu-$1.service" <<UNIT
 [Unit]
 Description=TPU platform control plane: $1
@@ -46,27 +46,29 @@ ConditionPathExists=$MEMBER
 Type=oneshot
 ExecStart=$COMMAND $1
 TimeoutStartSec=45min
-Restart=on-failure
+Restart=$2
 RestartSec=60
 UNIT
   {
     printf '[Unit]\nDescription=TPU platform control plane: %s, regularly\n\n[Timer]\n' "$1"
-    printf '%s\n' "${@:2}"
+    printf '%s\n' "${@:3}"
     printf '\n[Install]\nWantedBy=timers.target\n'
   } >"/etc/systemd/system/tpu-$1.timer"
 }
 
 start_timers() {
   local bucket timers=(tpu-renew.timer)
-  # A month is short beside a year, and no two replicas are without their programs at the same time.
-  install_timer renew "OnCalendar=*-*-$((1 + 7 * REPLICA)) 03:00" Persistent=true
+  # No two replicas are without their programs at the same time: different days, and after a time in which all machines
+  # were off, different hours. What fails is not tried again before the next month: it starts programs anew.
+  install_timer renew no "OnCalendar=*-*-$((1 + 7 * REPLICA)) 03:00" Persistent=true RandomizedDelaySec=6h
   # One publisher: two would destroy each other's versions.
   if ((REPLICA == 0)); then
-    install_timer publish OnActiveSec=1s OnCalendar=*:0/30
+    install_timer publish on-failure OnActiveSec=1s OnCalendar=*:0/30
     timers+=(tpu-publish.timer)
     bucket=$(setting attributes.tpu-backup-bucket '')
     if [[ -n $bucket ]]; then
-      install_timer snapshot OnCalendar=hourly RandomizedDelaySec=10min
+      # Not again either: where only the keys fail, there would be a snapshot a minute.
+      install_timer snapshot no OnCalendar=hourly RandomizedDelaySec=10min
       timers+=(tpu-snapshot.timer)
     fi
   fi

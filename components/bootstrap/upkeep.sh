@@ -21,8 +21,17 @@ keep_keys() {
   log "put the keys of the cluster into $secret"
 }
 
+# Each in a process of its own, which an error ends: whichever fails, the other one is still done. The snapshot goes first.
 snapshot() {
-  keep_keys
+  local failed=0
+  save_etcd &
+  wait $! || failed=1
+  keep_keys &
+  wait $! || failed=1
+  ((!failed)) || die 'the backup is not complete: the lines above say what failed'
+}
+
+save_etcd() {
   local container bucket object certificates=$PKI/etcd file=/var/lib/etcd/snapshot.db
   bucket=$(setting attributes.tpu-backup-bucket)
   object="etcd/$CLUSTER/$(date --utc +%FT%TZ).db"
@@ -41,9 +50,22 @@ snapshot() {
 # --- Certificates
 
 # kubeadm's certificates are valid for a year; authorities for ten. Programs read theirs when they start, so each of them
-# is started anew by the kubelet. The kubelet's own certificate it renews by itself.
+# is started anew by the kubelet. The kubelet's own certificate it renews by itself. Two monthly runs fall into this time.
+readonly RENEWED_BEFORE=$((60 * 24 * 3600))
+# Says that a run has begun and not ended: some programs may still go by the certificates before.
+readonly RENEWING=/var/lib/tpu-boot/renewing
+
 renew() {
   local program container
+  if [[ ! -e $RENEWING ]] && all_last "$RENEWED_BEFORE"; then
+    log 'no certificate ends within 60 days: nothing is renewed'
+    return
+  fi
+  # Whoever restarts programs of a cluster that has trouble makes it worse; unless the certificates are the trouble.
+  if all_last 0; then
+    api_server_answers || die 'the API server is not ready: no certificate is renewed and no program started anew'
+  fi
+  touch "$RENEWING"
   init_configuration >"$SCRATCH/renew.yaml"
   kubeadm certs renew all --config "$SCRATCH/renew.yaml"
   for program in etcd kube-apiserver kube-controller-manager kube-scheduler; do
@@ -52,7 +74,21 @@ renew() {
     [[ -z $container ]] || crictl --runtime-endpoint "$CRI_SOCKET" stop --timeout 30 $container
     [[ $program != kube-apiserver ]] || retry 600 api_server_answers || die 'the API server did not come back'
   done
+  rm "$RENEWING"
   log 'renewed the certificates of the control plane'
+}
+
+# Whether all certificates that kubeadm renews are valid for so long. A replica that joined has no super-admin.conf.
+all_last() { # SECONDS_FROM_NOW
+  local file
+  for file in "$PKI"/{apiserver*,front-proxy-client,etcd/server,etcd/peer,etcd/healthcheck-client}.crt; do
+    openssl x509 -noout -checkend "$1" <"$file" >/dev/null || return 1
+  done
+  for file in /etc/kubernetes/{admin,super-admin,controller-manager,scheduler}.conf; do
+    [[ -e $file ]] || continue
+    sed --quiet 's/^ *client-certificate-data: //p' "$file" | base64 --decode |
+      openssl x509 -noout -checkend "$1" >/dev/null || return 1
+  done
 }
 
 api_server_answers() {

@@ -24,7 +24,22 @@ MOVED = re.compile(r"""(?<![\w.:/*}$-])/(?=(?:etc|run|var|usr/local|dev/disk)[/\
 # Run as they are.
 TOOLS = (
     *("bash", "base64", "cat", "cp", "curl", "date", "dirname", "env", "find", "grep", "gzip", "head", "install", "ln"),
-    *("mkdir", "mktemp", "od", "readlink", "rm", "rmdir", "sed", "sha256sum", "tar", "test", "touch", "tr", "wc"),
+    *(
+        "mkdir",
+        "mktemp",
+        "od",
+        "openssl",
+        "readlink",
+        "rm",
+        "rmdir",
+        "sed",
+        "sha256sum",
+        "tar",
+        "test",
+        "touch",
+        "tr",
+        "wc",
+    ),
 )
 # Only noted, or played by a file below shims/stand-ins.
 STOOD_FOR = (

@@ -362,4 +362,63 @@ def test_certificates_are_renewed_and_programs_started_anew(machine: MakeMachine
     asked = [call[call.index("--name") + 1] for call in renewed.of("crictl") if "ps" in call]
     assert asked == ["^etcd$", "^kube-apiserver$", "^kube-controller-manager$", "^kube-scheduler$"]
     timer = made.read("/etc/systemd/system/tpu-renew.timer")
-    assert "OnCalendar=*-*-1 03:00\nPersistent=true\n" in timer  # a month; a machine that was off makes it good
+    # A month; a machine that was off makes it good, at another time than those that were off with it.
+    assert "OnCalendar=*-*-1 03:00\nPersistent=true\nRandomizedDelaySec=6h\n" in timer
+    again = command(made, "renew")
+    assert again.code == 0, again.output
+    assert again.of("kubeadm") == again.of("crictl") == []
+    (made.root / "var/lib/tpu-boot/renewing").touch()  # a run that did not end
+    assert len([call for call in command(made, "renew").of("crictl") if "stop" in call]) == 4
+    assert not made.exists("/var/lib/tpu-boot/renewing")
+
+
+def test_a_cluster_in_trouble_is_not_restarted_for_its_certificates(machine: MakeMachine, platform: Secrets) -> None:
+    """A finding: a renewal that failed was tried again every 11 minutes, and restarted etcd and the API server each
+    time. Where the certificates themselves are the trouble, they are renewed all the same."""
+    made = make_control_plane(machine, platform)
+    made.say("validity", "48h")
+    made.boot()
+    made.say("unready", "")
+    before = certificate(made, "apiserver")
+    refused = command(made, "renew")
+    assert refused.code == 1
+    assert "the API server is not ready: no certificate is renewed" in refused.output
+    assert refused.of("kubeadm") == refused.of("crictl") == []
+    assert certificate(made, "apiserver") == before
+    assert "Restart=no\n" in made.read("/etc/systemd/system/tpu-renew.service")
+    assert "Restart=on-failure\n" in made.read("/etc/systemd/system/tpu-publish.service")
+
+
+def test_certificates_that_have_ended_are_renewed_at_once(machine: MakeMachine, platform: Secrets) -> None:
+    """With them the API server answers nobody, so it is not asked before."""
+    made = make_control_plane(machine, platform)
+    made.say("validity", "1s")
+    made.boot()
+    assert certificate(made, "apiserver").not_valid_after_utc < datetime.now(UTC)
+    made.say("validity", "8760h")
+    renewed = command(made, "renew")
+    assert renewed.code == 0, renewed.output
+    called = [call[0] for call in renewed.calls if call[0] in ("kubectl", "kubeadm")]
+    assert called == ["kubeadm", "kubectl"]
+    assert certificate(made, "apiserver").not_valid_after_utc > datetime.now(UTC) + timedelta(days=360)
+
+
+def test_a_secret_that_takes_no_keys_does_not_stop_snapshots(machine: MakeMachine, platform: Secrets) -> None:
+    """A finding: keys went first, and where their secret failed no snapshot was taken any more."""
+    made = make_control_plane(machine, platform, tpu_backup_bucket="backups", tpu_keys_secret=platform.name("none"))
+    made.boot()
+    failed = command(made, "snapshot")
+    assert failed.code == 1
+    assert "the backup is not complete" in failed.output
+    assert list(made.vm.uploads.values()) == [b"a snapshot"]
+    assert not made.exists("/var/lib/tpu-boot/kept-keys")
+    assert "Restart=no\n" in made.read("/etc/systemd/system/tpu-snapshot.service")
+
+
+def test_a_snapshot_that_fails_does_not_stop_keys(machine: MakeMachine, platform: Secrets) -> None:
+    made = make_control_plane(machine, platform, tpu_backup_bucket="", tpu_keys_secret=platform.name("keys"))
+    made.boot()
+    failed = command(made, "snapshot")
+    assert failed.code == 1
+    assert "this VM has no metadata attributes.tpu-backup-bucket" in failed.output
+    assert platform.states("keys") == ["ENABLED"]

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
+import urllib.error
 from collections.abc import Callable
+from email.message import Message
 from typing import Any
 
 import pulumi
 import pytest
 
+from components import endpoint as endpoints
 from components import joined_hosts
 from components.joined_hosts import UNINITIALIZED, absent, until_joined
 from spec.platform import Platform
@@ -41,13 +46,15 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     """Lets the cluster answer with these nodes in turn, the last ones for ever; says what was still to come."""
     monkeypatch.setattr(joined_hosts, "INTERVAL_SECONDS", 0.0)
 
-    def give(*queue: list[Json] | str) -> list[Any]:
+    def give(*queue: list[Json] | str | Exception) -> list[Any]:
         rest = list(queue)
 
         async def nodes(_platform: Platform) -> list[Json]:
             answer = rest.pop(0) if len(rest) > 1 else rest[0]
             if isinstance(answer, str):
                 raise OSError(answer)
+            if isinstance(answer, Exception):
+                raise answer
             return answer
 
         monkeypatch.setattr(joined_hosts, "_nodes", nodes)
@@ -92,6 +99,51 @@ def test_a_cluster_that_does_not_answer_is_not_taken_for_lost_hosts(
     answers("connection refused")
     monkeypatch.setattr(joined_hosts, "PATIENCE_SECONDS", 0)
     with pytest.raises(pulumi.RunError, match=r"does not answer \(connection refused\), so nothing is known of a\."):
+        asyncio.run(until_joined(platform, ["a"]))
+
+
+def http(status: int) -> urllib.error.HTTPError:
+    return urllib.error.HTTPError("https://10.0.0.5:6443/api/v1/nodes", status, "said so", Message(), None)
+
+
+def google(status: int) -> Exception:
+    """As the SDK says it of a function that fails."""
+    return Exception(f"invoke of gcp:secretmanager/... failed: googleapi: Error {status}: said so")
+
+
+@pytest.mark.parametrize(
+    "error", [http(401), http(403), google(403), google(400), KeyError("status"), json.JSONDecodeError("no", "", 0)]
+)
+def test_a_refusal_is_not_waited_out(platform: Platform, answers: Answers, error: Exception) -> None:
+    """A finding: whatever failed was tried again for 20 minutes, also where nothing could come of it."""
+    rest = answers(error, [node("a")])
+    with pytest.raises(pulumi.RunError, match="which hosts have joined") as failure:
+        asyncio.run(until_joined(platform, ["a"]))
+    assert "secrets/tpu-access" in str(failure.value)
+    assert len(rest) == 1, "it asked once"
+
+
+@pytest.mark.parametrize("error", [http(500), http(503), http(429), google(404), google(503), TimeoutError("late")])
+def test_what_may_pass_is_waited_for(platform: Platform, answers: Answers, error: Exception) -> None:
+    rest = answers(error, error, [node("a")])
+    asyncio.run(until_joined(platform, ["a"]))
+    assert len(rest) == 1
+
+
+@pytest.mark.parametrize("ca", ["not a certificate", "-----BEGIN CERTIFICATE-----\nbm8=\n-----END CERTIFICATE-----\n"])
+def test_an_authority_of_another_form_is_not_waited_out(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch, ca: str
+) -> None:
+    endpoint = {"server": "https://127.0.0.1:1", "ca": base64.b64encode(ca.encode()).decode()}
+    credential = {"status": {"token": "t"}}
+
+    async def ask_google(_function: str, arguments: Json) -> Json:
+        kept = endpoint if arguments["secret"].endswith("endpoint") else credential
+        return {"secretData": json.dumps(kept)}
+
+    for module in (endpoints, joined_hosts):
+        monkeypatch.setattr(module, "ask_google", ask_google)
+    with pytest.raises(pulumi.RunError, match="is not a certificate"):
         asyncio.run(until_joined(platform, ["a"]))
 
 

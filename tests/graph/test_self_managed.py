@@ -293,6 +293,16 @@ def test_what_the_firewall_lets_in(name: str, expected: dict[str, set[str]]) -> 
 
 
 @pytest.mark.parametrize("name", ["one", "three"])
+def test_hosts_are_let_in_before_an_older_rule_is_narrowed(name: str) -> None:
+    """A finding: in stacks of an earlier version the edit of `internal` could come before the rule that replaces it for
+    the control plane, and cut all hosts off from the API server."""
+    graph = graph_of(name)
+    internal = graph.requests[named(graph, "network-internal")]
+    before = {named(graph, f"network-{rule}") for rule in ("control-plane", "replicas")}
+    assert before <= set(internal.dependencies)
+
+
+@pytest.mark.parametrize("name", ["one", "three"])
 def test_pods_and_hosts_do_not_reach_etcd(name: str) -> None:
     """A finding: every port of a control plane was open to all pods, etcd's too. The emulator's own check decides."""
     rules = [inputs(request) for request in graph_of(name).of_type(FIREWALL).values()]

@@ -329,6 +329,24 @@ def test_everything_lives_settles_and_dies(platform: Platform) -> None:
     assert platform.inventory() == {}
 
 
+def test_a_machine_is_deleted_by_what_the_state_says_of_its_protection(platform: Platform) -> None:
+    """A finding: the upgrade as documented let the machine go in the API only, which the real provider does not ask. So
+    it says that the state has to be refreshed."""
+    platform.up(*list(PLATFORM)[: list(PLATFORM).index("master")])
+    platform.create("master", deletionProtection=True)
+    about, name = subject(PLATFORM["master"][0], "master"), platform.inputs["master"]["name"]
+    url = f"/compute/beta/projects/proj/zones/{ZONE}/instances/{name}"
+    platform.call("POST", f"{url}/setDeletionProtection?deletionProtection=false")
+    with pytest.raises(ProviderError, match=f"Cannot delete instance {name}: instance Deletion Protection is enabled"):
+        platform.provider.delete(about, platform.ids["master"], platform.outputs["master"], 60)
+    state = platform.provider.read(about, platform.ids["master"], platform.inputs["master"], platform.outputs["master"])
+    platform.outputs["master"] = plain_outputs(state.outputs)
+    # The replacement is protected again, and the edit alone would be one in place.
+    assert platform.plan("master") == {"deletionProtection": False}
+    platform.destroy()
+    assert platform.inventory() == {}
+
+
 # Resource, changed inputs, and whether each changed path replaces.
 PLANS: dict[str, tuple[str, Json, dict[str, bool]]] = {
     "disk grows": ("data", {"size": 30}, {"size": False}),

@@ -130,6 +130,16 @@ class Instance(Rest):
         others = [c for c in changes if c.top not in ("attachedDisks", *_STOPPED)]
         return super().update(context, identity, olds, news, others)
 
+    def delete(self, context: Context, identity: str, outputs: Inputs) -> None:
+        """Refused as long as the state says that the machine is protected, whatever the API says of it by now."""
+        if outputs.get("deletionProtection"):
+            name = self.parse(context.settings, identity, outputs)["name"]
+            raise ProviderError(
+                f"Cannot delete instance {name}: instance Deletion Protection is enabled. Set deletion_protection to "
+                'false for this resource and run "terraform apply" before attempting to delete it.'
+            )
+        super().delete(context, identity, outputs)
+
     def _move_disks(self, context: Context, variables: Variables, news: Inputs) -> None:
         """Detach what is not wanted any more or wanted otherwise, then attach what is new."""
         zone = ZONE.format(**variables)
@@ -282,7 +292,6 @@ INSTANCE = Instance(
     patches="",
     # Unlike the metadata key of the same meaning, which changes in place.
     rules={"metadataStartupScript": lambda _old, _new: True},
-    guards=("deletionProtection",),
     setters=(
         SET_LABELS,
         Setter(
