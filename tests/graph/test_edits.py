@@ -8,17 +8,16 @@ here, from the provider's documentation.
 
 from __future__ import annotations
 
-import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from spec.platform import Platform
 from spec.rules.hosts import GKE_SETTINGS
 from spec.self_managed import ExistingCluster, SelfManagedCluster
 from spec.slice import Slice
+from tests.edits.arguments import arguments, edited
 from tests.graph.edits import ABSENT, Clouds, Edit, Expected, Json, Recorded, check, put
 from tests.graph.emulated import (
     CREATE,
@@ -329,48 +328,6 @@ def test_a_protected_slice_is_not_deleted(clouds: Clouds) -> None:
 GOOGLES = {"name", "zone", "allow_unlisted_zone", "protect", "labels", "cluster", "network"}
 # Another kind of cluster is another platform, and better made in another stack.
 NOT_EDITED = {"cluster.kind"}
-
-
-def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The models in a field's type, alternatives and elements included."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for argument in typing.get_args(annotation):
-        yield from models_in(argument)
-
-
-def arguments(model: type[BaseModel], prefix: str = "") -> set[str]:
-    """The dotted path of every argument that a model takes, without positions and names of one's own."""
-    found: set[str] = set()
-    for name, each_field in model.model_fields.items():
-        below = list(models_in(each_field.annotation))
-        found |= {path for other in below for path in arguments(other, f"{prefix}{name}.")} or {prefix + name}
-    return found
-
-
-def written(value: Any, known: set[str], path: str = "") -> dict[str, list[Any]]:
-    """What a configuration says by argument; a capacity model in shorthand is its `model`."""
-    if path in known:
-        return {path: [value]}
-    if isinstance(value, str):
-        return {f"{path}.model": [value]}
-    parts = value.items() if isinstance(value, dict) else [("", item) for item in value]
-    found: dict[str, list[Any]] = {}
-    for key, item in parts:
-        below = f"{path}.{key}".strip(".")
-        is_argument = any(f"{argument}.".startswith(f"{below}.") for argument in known)
-        for where, values in written(item, known, below if is_argument else path).items():
-            found.setdefault(where, []).extend(values)
-    return found
-
-
-def edited(pairs: Iterable[tuple[Json, Json]], known: set[str]) -> set[str]:
-    """The arguments that differ in some pair of configurations."""
-    found: set[str] = set()
-    for before, after in pairs:
-        left, right = written(before, known), written(after, known)
-        found |= {path for path in left.keys() | right.keys() if left.get(path) != right.get(path)}
-    return found
 
 
 def test_every_argument_of_a_slice_is_edited() -> None:

@@ -141,14 +141,19 @@ class Project:
         return found
 
 
-@pytest.fixture
-def project(sandbox_session: Session, tmp_path: Path) -> Iterator[Project]:
-    """A project in an empty cloud without faults."""
-    folder = tmp_path / "project"
+def link_checkout(folder: Path) -> Path:
+    """A new folder with the program of this checkout, and without its stack files."""
     folder.mkdir()
     for part in ("Pulumi.yaml", "__main__.py", "spec", "components"):
         (folder / part).symlink_to(CHECKOUT / part)
     (folder / ".venv").symlink_to(sys.prefix)
+    return folder
+
+
+@pytest.fixture
+def project(sandbox_session: Session, tmp_path: Path) -> Iterator[Project]:
+    """A project in an empty cloud without faults."""
+    folder = link_checkout(tmp_path / "project")
     made = Project(replace(sandbox_session, program_dir=folder))
     made.call("POST", "reset")
     yield made
