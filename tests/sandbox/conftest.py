@@ -93,6 +93,13 @@ class Project:
         found: dict[str, Any] = json.loads(self.succeed("stack", "export", "-s", stack))["deployment"]
         return found
 
+    def recorded(self, stack: str) -> dict[str, Any]:
+        """What the state says of each resource, by URN: without outputs, whose secrets are encrypted anew each time,
+        and without the provider of the engine's own functions, which stands for nothing."""
+        rows = self.state(stack)["resources"]
+        ours = [each for each in rows if each["type"] != "pulumi:providers:pulumi"]
+        return {each["urn"]: {key: value for key, value in each.items() if key != "outputs"} for each in ours}
+
     def cluster_client(self) -> ApiClient | None:
         """An administrator's client for the cluster that kubectl would talk to; None while there is no cluster."""
         file = self.session.run.kubeconfig

@@ -20,19 +20,13 @@ REFUSED = [
 ]
 
 
-def by_urn(project: Project, stack: str) -> Json:
-    """What the state knows of each resource; without outputs, whose secrets are encrypted anew each time."""
-    resources = project.state(stack)["resources"]
-    return {each["urn"]: {key: value for key, value in each.items() if key != "outputs"} for each in resources}
-
-
 def refuses_to_go(project: Project, stack: str) -> None:
     """`destroy` fails, with and without a preview, and afterwards all is as it was."""
-    before, resources = project.session.inventory(), by_urn(project, stack)
+    before, resources = project.session.inventory(), project.recorded(stack)
     for flags in ((), ("--skip-preview",)):
         assert "protection" in project.fail("destroy", "-s", stack, "--yes", *flags)
         assert project.session.inventory() == before
-        assert by_urn(project, stack) == resources
+        assert project.recorded(stack) == resources
     project.assert_clean(stack)
 
 

@@ -106,7 +106,7 @@ def test_another_cluster_is_refused_and_a_lost_one_is_made_anew(project: Project
     project.write_stack(STACK, **SLIM)
     init_without_state(project)
     project.up(STACK)
-    before = project.state(STACK)["resources"]
+    before = project.recorded(STACK)
     asked = len(project.requests())
     project.write_stack(STACK, **SLIM, name="other", zone="us-east5-a", cluster={"regional": False})
     for command in (("preview",), ("up", "--yes", "--skip-preview"), ("destroy", "--yes", "--run-program")):
@@ -116,7 +116,7 @@ def test_another_cluster_is_refused_and_a_lost_one_is_made_anew(project: Project
         assert "to give this one up, `pulumi destroy` before the edit" in output
         assert "Traceback" not in output
     assert len(project.requests()) == asked
-    assert project.state(STACK)["resources"] == before
+    assert project.recorded(STACK) == before
 
     project.write_stack(STACK, **SLIM)
     take_cluster_away(project)
