@@ -23,7 +23,13 @@ from sandbox.google.store import Change, Resource, Store
 BORN_SERVICES = ("logging", "monitoring", "servicemanagement", "serviceusage", "storage", "storage-api", "bigquery")
 SERVED_SERVICES = ("compute", "container", "iam", "cloudresourcemanager", "secretmanager", "cloudkms", "storage")
 # APIs behind features of other APIs, which is all that the emulator knows of them.
-FEATURE_SERVICES = ("artifactregistry", "binaryauthorization", "containerfilesystem", "containersecurity")
+FEATURE_SERVICES = (
+    "artifactregistry",
+    "binaryauthorization",
+    "containerfilesystem",
+    "containersecurity",
+    "iamcredentials",
+)
 DEFAULT_QUOTA = 1_000_000.0  # of every metric in every region, unless set
 # Store kind: the full names of the instances of a group, managed or not, by the group's full name.
 MEMBERS = "compute.groupInstances"

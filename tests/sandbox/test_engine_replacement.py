@@ -90,7 +90,7 @@ def test_a_zonal_cluster_lives_and_is_made_anew_by_the_documented_commands(proje
     succeed(project, replace)
     project.assert_clean(STACK)
 
-    [_, refresh, up] = documented(LOST, after="**The new cluster could not be made**")
+    [_, refresh, up] = documented(LOST, after="**The old cluster was deleted, and the new one could not be created.**")
     project.inject(kind="status", status=403, **CREATE_CLUSTER)
     fail(project, replace)
     output = fail(project, up)

@@ -72,7 +72,7 @@ def of(findings: list[Json], check: str) -> list[str]:
 def test_a_project_that_has_everything(run: Run) -> None:
     code, findings = run({"s": SPOT}, protect=True)
     assert code == 0
-    assert {each["level"] for each in findings} == {"ok"}
+    assert [each for each in findings if each["level"] != "ok"] == []
     assert of(findings, "zone") == [f"ok: {ZONE} offers ct6e-standard-1t, e2-standard-4"]
     assert of(findings, "disks") == [f"ok: hyperdisk-balanced in {ZONE}, pd-balanced in {ZONE}"]
     assert of(findings, "version") == ["ok: REGULAR's default is 1.35.6-gke.1200000"]
