@@ -85,6 +85,13 @@ def configured(transport: httpx.BaseTransport | None = None, **settings: Any) ->
     return provider
 
 
+def _without_nulls(value: Any) -> Any:
+    """What of a body is kept: null means that there is nothing."""
+    if isinstance(value, dict):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+    return [_without_nulls(v) for v in value if v is not None] if isinstance(value, list) else value
+
+
 Rule = tuple[str, re.Pattern[str], Callable[..., Any]]
 
 
@@ -210,7 +217,7 @@ class FakeGoogle(httpx.MockTransport):
         number = str(next(self._numbers))
         link = f"https://www.googleapis.com{path}/{body['name']}"
         made = {
-            **body,
+            **_without_nulls(body),
             "id": number,
             "selfLink": link,
             "fingerprint": "Zg==",

@@ -178,6 +178,15 @@ def test_a_prefix_too_long_for_any_suffix_is_refused(length: int, refused: bool)
     assert [(f.property, f.reason) for f in failures] == ([("namePrefix", text)] if refused else [])
 
 
+def test_a_version_of_nodes_that_a_new_cluster_will_not_have_is_refused() -> None:
+    """Finding: the provider refuses a node version for a default pool that goes at once; the stand-in took it."""
+    about = subject("gcp:container/cluster:Cluster", "cl")
+    given = {**recorded_state("cl")["inputs"], "removeDefaultNodePool": True, "nodeVersion": "1.36.2-gke.1"}
+    [failure] = GcpProvider().check(about, {}, given, b"").failures
+    assert failure.reason == "node_version can only be specified if remove_default_node_pool is not true"
+    assert GcpProvider().check(about, given, given, b"").failures == []
+
+
 def test_a_type_it_does_not_have_is_named() -> None:
     with pytest.raises(ProviderError, match="has no resource gcp:x/y:Y; it has gcp:compute/address:Address"):
         configured().check(subject("gcp:x/y:Y", "y"), {}, {}, b"")

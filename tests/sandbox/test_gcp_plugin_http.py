@@ -402,7 +402,7 @@ POOL_EDITS: dict[str, tuple[Json, tuple[str, str, Json]]] = {
     "size": ({"nodeCount": 0}, ("POST", ":setSize", {"nodeCount": 0})),
     "repair": (
         {"management": {"autoRepair": False, "autoUpgrade": True}},
-        ("POST", ":setManagement", {"management": {"autoUpgrade": True}}),
+        ("POST", ":setManagement", {"management": {"autoRepair": False, "autoUpgrade": True}}),
     ),
     "autoscaling": (
         {"autoscaling": {"minNodeCount": 0, "maxNodeCount": 4}},
@@ -423,7 +423,7 @@ POOL_EDITS: dict[str, tuple[Json, tuple[str, str, Json]]] = {
     "version": ({"version": "1.37"}, ("PUT", "", {"name": "v6e-1", "nodeVersion": "1.37"})),
     "upgrade": (
         {"upgradeSettings": {"maxSurge": 0, "maxUnavailable": 1, "strategy": "SURGE"}},
-        ("PUT", "", {"name": "v6e-1", "upgradeSettings": {"maxSurge": 0, "maxUnavailable": 1, "strategy": "SURGE"}}),
+        ("PUT", "", {"name": "v6e-1", "upgradeSettings": {"maxUnavailable": 1, "strategy": "SURGE"}}),
     ),
 }
 
@@ -443,6 +443,37 @@ def test_a_pool_update_is_one_call(edit: str) -> None:
     sent = [c for c in google.calls[start:] if c["method"] != "GET"]
     item = "/container/v1beta1/projects/proj/locations/us-east5/clusters/tpu/nodePools/v6e-1"
     assert [(c["method"], c["path"].removeprefix(item), c["body"]) for c in sent] == [expected]
+
+
+@pytest.mark.parametrize("setting", ["maxSurge", "maxUnavailable"])
+def test_a_surge_needs_its_strategy(setting: str) -> None:
+    """Finding: the provider refuses surge settings under another strategy; the stand-in sent them."""
+    google = FakeGoogle()
+    row = recorded_state("v6e-1")
+    provider = configured(google)
+    about = subject(row["type"], "v6e-1")
+    blue_green = {"upgradeSettings": {"strategy": "BLUE_GREEN", setting: 2}}
+    refused = "Surge upgrade settings may not be changed when surge strategy is not enabled"
+    with pytest.raises(ProviderError, match=refused):
+        provider.create(about, {**row["inputs"], **blue_green}, 0, False)
+    assert [c for c in google.calls if c["method"] != "GET"] == []
+    made = provider.create(about, row["inputs"], 0, False)
+    with pytest.raises(ProviderError, match=refused):
+        provider.update(about, made.id, plain_outputs(made.outputs), {**row["inputs"], **blue_green}, (), 0, False)
+
+
+def test_an_absent_flag_of_the_public_endpoint_reads_as_a_private_one() -> None:
+    """Finding: the provider negates `enablePublicEndpoint`, and Google leaves out what is false."""
+    google = FakeGoogle()
+    row = recorded_state("cl")
+    provider = configured(google)
+    about = subject(row["type"], "cl")
+    made = provider.create(about, row["inputs"], 0, False)
+    assert plain_outputs(made.outputs)["privateClusterConfig"]["enablePrivateEndpoint"] is False
+    cluster = google.objects["/container/v1beta1/projects/proj/locations/us-east5/clusters/tpu"]
+    del cluster["controlPlaneEndpointsConfig"]["ipEndpointsConfig"]["enablePublicEndpoint"]
+    read = provider.read(about, made.id, row["inputs"], plain_outputs(made.outputs))
+    assert plain_outputs(read.outputs)["privateClusterConfig"]["enablePrivateEndpoint"] is True
 
 
 def test_a_pool_may_name_its_cluster_by_id() -> None:

@@ -140,7 +140,11 @@ def test_rows_of_every_body_are_covered() -> None:
 
 @pytest.mark.parametrize("token", REST)
 def test_scalars_travel_in_the_apis_form(token: str) -> None:
-    """64-bit numbers as strings, 32-bit ones as numbers, tri-state texts as booleans."""
+    """64-bit numbers as strings, 32-bit ones as numbers, tri-state texts as booleans.
+
+    The provider's generated code, which also sends the place, sends 64-bit numbers as the program has them; the API
+    takes both.
+    """
     samples: Mapping[str, Any] = {"String": "64", "Int": 7, "Float": 0.5, "Bool": True}
     json_types = {"string": str, "integer": int, "number": int | float, "boolean": bool}
     wrong = []
@@ -149,6 +153,8 @@ def test_scalars_travel_in_the_apis_form(token: str) -> None:
             continue
         sent = field.send(samples[each.kind])
         expected = json_types.get(place.spec.get("type", ""))
+        if ROWS[token].place and place.spec.get("format") == "int64":
+            expected = type(samples[each.kind])
         if sent is not None and expected and not isinstance(sent, expected):
             wrong.append(f"{path}: {place.spec.get('type')} ({place.spec.get('format')}) is sent as {sent!r}")
     assert wrong == []
@@ -207,7 +213,13 @@ def test_what_is_sent_is_read_back() -> None:
         },
         "masterAuthorizedNetworksConfig": {"cidrBlocks": [{"cidrBlock": "10.0.0.0/8"}]},
         "networkingMode": "VPC_NATIVE",
-        "nodeConfig": {"kubeletConfig": {"podPidsLimit": 5, "insecureKubeletReadonlyPortEnabled": "FALSE"}},
+        "nodeConfig": {
+            "kubeletConfig": {
+                "cpuCfsQuota": True,
+                "podPidsLimit": 5,
+                "insecureKubeletReadonlyPortEnabled": "FALSE",
+            }
+        },
         "privateClusterConfig": {
             "enablePrivateEndpoint": True,
             "enablePrivateNodes": True,

@@ -12,6 +12,9 @@ from sandbox.plugins.provider import Change
 from sandbox.plugins.values import UNKNOWN
 
 EFFECTIVE, PULUMI = "effectiveLabels", "pulumiLabels"
+# The types that do not get the label that says they were made by Pulumi (provider:
+# SetLabelsDiffWithoutAttributionLabel).
+UNATTRIBUTED = frozenset({"gcp:compute/forwardingRule:ForwardingRule"})
 
 
 def property_of(schema: Schema) -> str | None:
@@ -29,7 +32,8 @@ def own(schema: Schema, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 def wanted(schema: Schema, settings: Settings, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """The labels to send: the provider's defaults with the program's on top."""
-    return {**settings.added_labels, **own(schema, inputs)}
+    added = settings.default_labels if schema.type in UNATTRIBUTED else settings.added_labels
+    return {**added, **own(schema, inputs)}
 
 
 def changes(schema: Schema, settings: Settings, olds: Mapping[str, Any], news: Mapping[str, Any]) -> Iterator[Change]:

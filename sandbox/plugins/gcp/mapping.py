@@ -53,6 +53,21 @@ def int64(rest: str = "") -> Field:
     return Field(rest, str, int)
 
 
+def int64_as_number(rest: str = "") -> Field:
+    """A 64-bit number that the provider's generated code sends as a number; the answers have it as a string."""
+    return Field(rest, receive=int)
+
+
+def nonzero(rest: str = "") -> Field:
+    """A value that is left out where it is zero or false: the provider's client takes that for unset."""
+    return Field(rest, lambda value: value or None)
+
+
+def with_unset(unset: Json, rest: str = "") -> Field:
+    """A block that, where there is one, is sent with `unset` for what the program leaves out."""
+    return Field(rest, lambda block: {**unset, **block})
+
+
 def only_entry(rest: str = "") -> Field:
     """A list of at most one in Pulumi that is an object in REST."""
     return Field(rest, lambda entries: entries[0] if entries else None, lambda entry: [entry])

@@ -81,7 +81,7 @@ class GcpProvider:
             for name in row.unsupported
             if any(not diff.is_empty(value) for value in _values_at(news, name.split(".")))
         ]
-        return Checked(checked.inputs, [*checked.failures, *refused, *row.refused(checked.inputs)])
+        return Checked(checked.inputs, [*checked.failures, *refused, *row.refused(olds, checked.inputs)])
 
     def diff(self, subject: Subject, olds: Values, news: Values, ignore: Sequence[str]) -> Difference:
         row, table = self._known(subject.type)

@@ -140,7 +140,8 @@ class PolicyMember(Rest):
     def create(self, context: Context, inputs: Inputs) -> tuple[str, Json]:
         variables = self.variables(context.settings, inputs)
         with named_errors(f"Error creating {context.schema.title}"):
-            self._change(context, variables, lambda bindings: _added(bindings, inputs))
+            written = {"version": POLICY_VERSION}
+            self._change(context, variables, lambda bindings: _added(bindings, inputs), written)
             found = self.outputs_of(context, variables, inputs)
         if found is None:
             raise ProviderError(f"{inputs['member']} is not in {inputs['role']} although the policy was written")
@@ -165,7 +166,8 @@ class PolicyMember(Rest):
         variables = self.variables(context.settings, outputs)
         with named_errors(f"Error deleting {context.schema.title}"):
             try:
-                self._change(context, variables, lambda bindings: _removed(bindings, outputs))
+                # The version stays what was read.
+                self._change(context, variables, lambda bindings: _removed(bindings, outputs), {})
                 if self.outputs_of(context, variables, outputs) is not None:
                     raise ProviderError(f"{outputs['member']} is still in {outputs['role']} after it was removed")
             except GoogleError as error:
@@ -198,13 +200,12 @@ class PolicyMember(Rest):
             self.get_method, self.api, url, context.deadline, self.get_body, query=self.get_query
         )
 
-    def _change(self, context: Context, variables: Variables, change: Any) -> None:
+    def _change(self, context: Context, variables: Variables, change: Any, extra: Json) -> None:
         url = f"{self.item.format(**variables)}{self.writing}"
         with context.client.exclusive(url):
             for attempt in range(1, POLICY_ATTEMPTS + 1):
                 policy = self._policy(context, variables)
-                bindings = change(policy.get("bindings", []))
-                written = {**policy, "bindings": bindings, "version": POLICY_VERSION}
+                written = {**policy, "bindings": change(policy.get("bindings", [])), **extra}
                 wanted = {k: v for k, v in written.items() if v}
                 body = wanted if self.bare else {"policy": wanted, **self.set_extra}
                 try:
@@ -331,6 +332,7 @@ SECRET = Rest(
     collection="projects/{project}/secrets",
     item="projects/{project}/secrets/{secretId}",
     create_query={"secretId": "{secretId}"},
+    always={"replication": {"automatic": None}},
     fields={
         "deletionProtection": None,
         "effectiveAnnotations": renamed("annotations"),

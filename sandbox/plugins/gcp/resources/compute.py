@@ -16,10 +16,12 @@ from sandbox.plugins.gcp.mapping import (
     as_list,
     from_rest,
     int64,
+    int64_as_number,
     key_values,
     only_entry,
     renamed,
     to_rest,
+    with_unset,
     write_only,
 )
 from sandbox.plugins.gcp.resources.rest import (
@@ -30,6 +32,7 @@ from sandbox.plugins.gcp.resources.rest import (
     Rest,
     Setter,
     Variables,
+    kept_if_it_exists,
     named_errors,
     without_markers,
 )
@@ -42,7 +45,7 @@ SET_LABELS = Setter(
     ("labels", labels.EFFECTIVE, labels.PULUMI),
     "POST",
     "/setLabels",
-    lambda _news, body, olds: {"labels": body["labels"], "labelFingerprint": olds.get("labelFingerprint", "")},
+    lambda _news, body, olds: {"labels": body.get("labels", {}), "labelFingerprint": olds.get("labelFingerprint", "")},
 )
 
 
@@ -81,11 +84,12 @@ SUBNETWORK = Rest(
         "sendSecondaryIpRangeIfEmpty": None,
         "params": write_only("params"),
         "logConfig": Field(
-            send=lambda config: {"enable": True, **config},
+            send=lambda config: {"enable": True, "metadataFields": [], **config},
             receive=lambda config: config if config.get("enable") else None,
         ),
     },
     always={"logConfig": {"enable": False}},
+    place="region",
     rules={"ipCidrRange": _shrinks},
     fingerprinted=True,
     setters=(
@@ -130,14 +134,33 @@ ROUTER = Rest(
     collection=f"{REGION}/routers",
     item=f"{REGION}/routers/{{name}}",
     fields={"md5AuthenticationKeys": Field(send=lambda key: [key]), "params": write_only("params")},
+    always={"bgp": None},
+    place="region",
 )
 
-ADDRESS = Rest(
+
+@dataclass(frozen=True, kw_only=True)
+class Relabelled(Rest):
+    """What gets its labels twice: with the create call, and once more by `setLabels` when it is there."""
+
+    def create(self, context: Context, inputs: Inputs) -> tuple[str, Json]:
+        identity, outputs = super().create(context, inputs)
+        if not labels.wanted(context.schema, context.settings, inputs):
+            return identity, outputs
+        variables = self.variables(context.settings, inputs)
+        prefix = f"Error adding labels to {context.schema.title}"
+        with kept_if_it_exists(self, context, identity, inputs, prefix):
+            self._set(context, variables, SET_LABELS, inputs, self.body(context, variables, inputs), outputs)
+            return identity, self.settled(context, identity, variables, inputs)
+
+
+ADDRESS = Relabelled(
     type="gcp:compute/address:Address",
     api="compute",
     collection=f"{REGION}/addresses",
     item=f"{REGION}/addresses/{{name}}",
     fields={"addressId": renamed("id")},
+    place="region",
     patches="",
     setters=(SET_LABELS,),
 )
@@ -151,6 +174,8 @@ RESOURCE_POLICY = Rest(
         "diskConsistencyGroupPolicy.enabled": None,
         "snapshotSchedulePolicy.snapshotProperties.storageLocations": as_list(),
     },
+    always={"diskConsistencyGroupPolicy": None},
+    place="region",
 )
 
 
@@ -211,6 +236,14 @@ ROUTER_NAT = RouterNat(
         "project": None,
         "subnetworks.sourceIpRangesToNats": renamed("sourceIpRangesToNat"),
     },
+    always={
+        "drainNatIps": [],
+        "initialNatIps": [],
+        "nat64Subnetworks": [],
+        "natIps": [],
+        "rules": [],
+        "subnetworks": [],
+    },
 )
 
 
@@ -270,7 +303,7 @@ def unique_name(prefix: str) -> str:
 class InstanceTemplate(Rest):
     """A template cannot be changed. Its body nests the instance's properties; it is read by its number."""
 
-    def refused(self, inputs: Inputs) -> Iterator[Failure]:
+    def refused(self, olds: Inputs, inputs: Inputs) -> Iterator[Failure]:
         prefix = inputs.get("namePrefix")
         if isinstance(prefix, str) and len(prefix) > LONGEST_PREFIX:
             text = f'"name_prefix" cannot be longer than {LONGEST_PREFIX} characters, name is limited to 63'
@@ -291,6 +324,7 @@ class InstanceTemplate(Rest):
         )
         name = shown.pop("name")
         properties = {
+            "tags": {},
             **shown,
             **instance_description,
             "disks": [_template_disk(disk) for disk in inputs["disks"]],
@@ -403,6 +437,15 @@ def image_link(image: str) -> str:
 
 _TEMPLATE_FIELDS: Mapping[str, Field | None] = {
     **MACHINE_FIELDS,
+    "scheduling": with_unset(
+        {
+            "hostErrorTimeoutSeconds": None,
+            "instanceTerminationAction": "",
+            "nodeAffinities": [None],
+            "preemptible": False,
+            "skipGuestOsShutdown": False,
+        }
+    ),
     "namePrefix": None,
     "numericId": None,
     "selfLinkUnique": None,
@@ -465,6 +508,28 @@ def _leaves_policy(old: Any, new: Any) -> bool:
     return bool(old)
 
 
+def _sent_policy(policy: Json) -> Json:
+    """The update policy. Of each pair of a number and a percentage one is sent as null."""
+    unset = {"minReadySec": 0, "mostDisruptiveAllowedAction": None}
+    pairs = {name: _number_or_percent(policy.get(name, {})) for name in ("maxSurge", "maxUnavailable")}
+    return {**unset, **policy, **pairs}
+
+
+def _number_or_percent(given: Json) -> Json:
+    if given.get("percent"):
+        return {"fixed": None, "percent": given["percent"]}
+    return {"fixed": given.get("fixed", 0), "percent": None}
+
+
+# What a group is sent with whatever the program leaves out.
+_UNSET_IN_GROUP: Json = {
+    "description": "",
+    "params": {},
+    "resourcePolicies": {"workloadPolicy": None},
+    "standbyPolicy": {},
+    "statefulPolicy": {"preservedState": {}},
+    "updatePolicy": {},
+}
 _GROUP_FIELDS: Mapping[str, Field | None] = {
     "waitForInstances": None,
     "waitForInstancesStatus": None,
@@ -474,6 +539,8 @@ _GROUP_FIELDS: Mapping[str, Field | None] = {
     "allInstancesConfig.labels": renamed("properties.labels"),
     "allInstancesConfig.metadata": renamed("properties.metadata"),
     "autoHealingPolicies": as_list(),
+    "instanceLifecyclePolicy": with_unset({"onRepair": {}}),
+    "versions": Field(send=lambda versions: [{"name": "", "targetSize": {}, **version} for version in versions]),
     "versions.instanceTemplate": Field(send=_numbered_template),
     "statefulDisks": None,
     "statefulExternalIps": None,
@@ -483,6 +550,7 @@ _GROUP_FIELDS: Mapping[str, Field | None] = {
     "statuses.statefuls": only_entry("stateful"),
     "statuses.statefuls.perInstanceConfigs": only_entry("perInstanceConfigs"),
     "statuses.allInstancesConfigs": only_entry("allInstancesConfig"),
+    "updatePolicy": Field(send=_sent_policy),
     "updatePolicy.maxSurgeFixed": renamed("maxSurge.fixed"),
     "updatePolicy.maxSurgePercent": renamed("maxSurge.percent"),
     "updatePolicy.maxUnavailableFixed": renamed("maxUnavailable.fixed"),
@@ -500,6 +568,7 @@ INSTANCE_GROUP_MANAGER = InstanceGroupManager(
     collection=f"{ZONE}/instanceGroupManagers",
     item=f"{ZONE}/instanceGroupManagers/{{name}}",
     fields=_GROUP_FIELDS,
+    always=_UNSET_IN_GROUP,
     rules={"resourcePolicies.workloadPolicy": _leaves_policy},
     unsupported=_STATEFUL,
     fingerprinted=True,
@@ -521,6 +590,7 @@ REGION_INSTANCE_GROUP_MANAGER = InstanceGroupManager(
         ),
         "instanceFlexibilityPolicy": None,
     },
+    always=_UNSET_IN_GROUP,
     rules={"resourcePolicies.workloadPolicy": _leaves_policy},
     unsupported=(*_STATEFUL, "instanceFlexibilityPolicy"),
     fingerprinted=True,
@@ -533,9 +603,9 @@ RESERVATION = Rest(
     collection=f"{ZONE}/reservations",
     item=f"{ZONE}/reservations/{{name}}",
     fields={
-        "specificReservation.count": int64(),
-        "specificReservation.inUseCount": int64(),
-        "specificReservation.instanceProperties.localSsds.diskSizeGb": int64(),
+        "specificReservation.count": int64_as_number(),
+        "specificReservation.inUseCount": int64_as_number(),
+        "specificReservation.instanceProperties.localSsds.diskSizeGb": int64_as_number(),
         "shareSettings.projectMaps": Field(
             "projectMap",
             lambda entries: {e["id"]: {"projectId": e.get("projectId", e["id"])} for e in entries},
@@ -544,6 +614,7 @@ RESERVATION = Rest(
         "params": write_only("params"),
         "resourceStatuses": None,
     },
+    place="zone",
     setters=(
         Setter(
             ("specificReservation",),
@@ -560,6 +631,7 @@ RESIZE_REQUEST = Rest(
     collection=f"{ZONE}/instanceGroupManagers/{{instanceGroupManager}}/resizeRequests",
     item=f"{ZONE}/instanceGroupManagers/{{instanceGroupManager}}/resizeRequests/{{name}}",
     fields={"instanceGroupManager": None, "statuses": None},
+    place="zone",
     patches="",
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,12 @@ from sandbox.plugins.gcp.mapping import (
     int64,
     inverted,
     merged,
+    nonzero,
     only_entry,
     put,
     renamed,
     to_rest,
+    with_unset,
     without_empties,
     write_only,
 )
@@ -33,10 +35,11 @@ from sandbox.plugins.gcp.resources.rest import (
     kept_if_it_exists,
     named_errors,
     refuse_guarded,
+    without_markers,
 )
 from sandbox.plugins.gcp.schema import Property, Schema
 from sandbox.plugins.gcp.settings import Settings
-from sandbox.plugins.provider import Change, ProviderError
+from sandbox.plugins.provider import Change, Failure, ProviderError
 
 CLUSTERS = "projects/{project}/locations/{location}/clusters"
 RESTING = frozenset({"RUNNING", "DEGRADED", "ERROR", "RUNNING_WITH_ERROR"})
@@ -61,6 +64,7 @@ def _upper_text() -> Field:
     return Field("", lambda text: text == "TRUE", lambda flag: "TRUE" if flag else "FALSE")
 
 
+_UNSET_LOGGING: Json = {"loggingConfig": {"variantConfig": {}}}
 _REGISTRY = "containerdConfig.registryHosts.hosts"
 _NODE_FIELDS: Fields = {
     "containerdConfig.privateRegistryAccessConfig.certificateAuthorityDomainConfigs": renamed(
@@ -76,6 +80,7 @@ _NODE_FIELDS: Fields = {
     "guestAccelerators.count": int64("acceleratorCount"),
     "guestAccelerators.type": renamed("acceleratorType"),
     "guestAccelerators.gpuSharingConfig.maxSharedClientsPerGpu": int64(),
+    "kubeletConfig": with_unset({"cpuCfsQuota": True}),
     "hostMaintenancePolicy.opportunisticMaintenanceStrategy.minNodesPerPool": int64(),
     "kubeletConfig.insecureKubeletReadonlyPortEnabled": _upper_text(),
     "kubeletConfig.podPidsLimit": int64(),
@@ -93,6 +98,18 @@ _NODE_FIELDS: Fields = {
     "bootDisk.sizeGb": int64(),
     "advancedMachineFeatures.threadsPerCore": int64(),
 }
+
+
+def _without_empty_maps(properties: Mapping[str, Property], values: Inputs) -> Json:
+    """The inputs without maps that hold nothing: the client of GKE's API leaves them out."""
+    kept: Json = {}
+    for name, value in values.items():
+        each = properties.get(name)
+        if each is not None and each.is_object and isinstance(value, Mapping):
+            kept[name] = _without_empty_maps(each.properties, value)
+        elif each is None or each.kind != "Map" or without_markers(value):
+            kept[name] = value
+    return kept
 
 
 def _below(prefix: str, fields: Fields) -> dict[str, Field | None]:
@@ -176,6 +193,7 @@ _CLUSTER_FIELDS: Fields = {
     "inTransitEncryptionConfig": renamed("networkConfig.inTransitEncryptionConfig"),
     "ipAllocationPolicy.podCidrOverprovisionConfig.disabled": renamed("disable"),
     "loggingConfig.enableComponents": renamed("componentConfig.enableComponents"),
+    "masterAuth.clientCertificateConfig.issueClientCertificate": nonzero(),
     "maintenancePolicy.dailyMaintenanceWindow": renamed("window.dailyMaintenanceWindow"),
     "maintenancePolicy.maintenanceExclusions": Field(
         "window.maintenanceExclusions",
@@ -202,10 +220,12 @@ _CLUSTER_FIELDS: Fields = {
         lambda mode: mode == "VPC_NATIVE",
         lambda aliases: "VPC_NATIVE" if aliases else "ROUTES",
     ),
+    "nodeConfig": with_unset(_UNSET_LOGGING),
     **_below("nodeConfig", _NODE_FIELDS),
     "nodeLocations": renamed("locations"),
     "nodePoolAutoConfig.nodeKubeletConfig.insecureKubeletReadonlyPortEnabled": _upper_text(),
     "nodePoolAutoConfig.resourceManagerTags": renamed("resourceManagerTags.tags"),
+    "nodePoolDefaults.nodeConfigDefaults": with_unset(_UNSET_LOGGING),
     **_below(
         "nodePoolDefaults.nodeConfigDefaults",
         {k: v for k, v in _NODE_FIELDS.items() if k.startswith("containerdConfig")},
@@ -335,6 +355,12 @@ def _removes_an_api(old: Any, new: Any) -> bool:
 class Cluster(_Gke):
     """A GKE cluster. `removeDefaultNodePool` deletes the pool GKE insists on creating."""
 
+    def refused(self, olds: Inputs, inputs: Inputs) -> Iterator[Failure]:
+        # Once the cluster exists its version is known to the provider anyway, so only a new cluster is looked at.
+        if not olds and inputs.get("nodeVersion") and inputs.get("removeDefaultNodePool"):
+            text = "node_version can only be specified if remove_default_node_pool is not true"
+            yield Failure("nodeVersion", text)
+
     def create(self, context: Context, inputs: Inputs) -> tuple[str, Json]:
         variables = self.variables(context.settings, inputs)
         identity = self.id(variables)
@@ -366,7 +392,8 @@ class Cluster(_Gke):
 
     def _cluster(self, context: Context, variables: Variables, inputs: Inputs) -> Json:
         placed: Fields = {**dict.fromkeys(PLACES), **COMMON, **self.fields}
-        given = without_empties(to_rest(context.schema.properties, inputs, placed))
+        properties = context.schema.properties
+        given = without_empties(to_rest(properties, _without_empty_maps(properties, inputs), placed))
         cluster = merged(self.always, given)
         if get(cluster, f"{_IP_ENDPOINTS}.enabled") is False:
             # Of an IP endpoint that is off the provider sends that, and nothing else.
@@ -485,10 +512,23 @@ CLUSTER = Cluster(
         "autoscaling": {"enableNodeAutoprovisioning": False},
         "binaryAuthorization": {"enabled": False},
         "controlPlaneEndpointsConfig": {
-            "ipEndpointsConfig": {"authorizedNetworksConfig": {}, "enablePublicEndpoint": True, "enabled": True}
+            "dnsEndpointConfig": {
+                "allowExternalTraffic": False,
+                "enableK8sCertsViaDns": False,
+                "enableK8sTokensViaDns": False,
+            },
+            "ipEndpointsConfig": {
+                "authorizedNetworksConfig": {},
+                "enablePublicEndpoint": True,
+                "enabled": True,
+                "globalAccess": False,
+                "privateEndpointSubnetwork": "",
+            },
         },
         "legacyAbac": {"enabled": False},
+        "networkPolicy": {},
         "nodeConfig": {"oauthScopes": DEFAULT_SCOPES},
+        "notificationConfig": {"pubsub": {}},
     },
     unsupported=("nodePools", "desiredEmulatedVersion"),
     rules={
@@ -515,13 +555,17 @@ _POOL_FIELDS: Fields = {
     "namePrefix": None,
     "networkConfig.additionalPodNetworkConfigs.maxPodsPerNode": int64("maxPodsPerNode.maxPodsPerNode"),
     "networkConfig.podCidrOverprovisionConfig.disabled": renamed("disable"),
-    "nodeConfig": renamed("config"),
+    "management.autoRepair": nonzero(),
+    "management.autoUpgrade": nonzero(),
+    "nodeConfig": with_unset(_UNSET_LOGGING, "config"),
     **_below("nodeConfig", _NODE_FIELDS),
     "nodeCount": None,
     "nodeDrainConfigs": only_entry("nodeDrainConfig"),
     "nodeLocations": renamed("locations"),
     "operation": None,
     "managedInstanceGroupUrls": None,
+    "upgradeSettings.maxSurge": nonzero(),
+    "upgradeSettings.maxUnavailable": nonzero(),
 }
 _AUTOSCALING_ZEROS = {"totalMinNodeCount": 0, "totalMaxNodeCount": 0, "minNodeCount": 0, "maxNodeCount": 0}
 
@@ -594,6 +638,7 @@ class NodePool(_Gke):
         identity = self.id(variables)
         prefix = "Error creating NodePool"
         with named_errors(prefix):
+            _refuse_surge({}, inputs)
             self.refuse_existing(context, variables)
             operation = self.post(context, variables, inputs)
         with kept_if_it_exists(self, context, identity, inputs, prefix):
@@ -607,16 +652,13 @@ class NodePool(_Gke):
 
     def _pool(self, context: Context, inputs: Inputs) -> Json:
         placed: Fields = {**dict.fromkeys(PLACES), **COMMON, **self.fields}
-        given = to_rest(context.schema.properties, inputs, placed)
-        if get(given, "upgradeSettings.maxSurge") == 0:
-            del given["upgradeSettings"]["maxSurge"]
+        properties = context.schema.properties
+        given = to_rest(properties, _without_empty_maps(properties, inputs), placed)
         if "autoscaling" in given:
             given["autoscaling"] = {**_AUTOSCALING_ZEROS, **given["autoscaling"]}
         given.pop("initialNodeCount", None)
         if count := inputs.get("nodeCount") or inputs.get("initialNodeCount"):
             given["initialNodeCount"] = count
-        if "management" in given:
-            given["management"] = {name: True for name, on in given["management"].items() if on}
         return merged(self.always, without_empties(given))
 
     def settled(self, context: Context, identity: str, variables: Variables, inputs: Inputs) -> Json:
@@ -647,12 +689,15 @@ class NodePool(_Gke):
         variables = self.parse(context.settings, identity)
         if self.resting(context, variables) is None:
             raise ProviderError(f"Error updating NodePool: {identity} does not exist any more; run pulumi refresh")
+        _refuse_surge(olds, news)
         pool = self._pool(context, news)
         for body in _pool_updates(changes, pool):
             self.send(context, variables, "PUT", "", {**body, "name": variables["name"]})
         changed = {c.top for c in changes}
         if "management" in changed:
-            self.send(context, variables, "POST", ":setManagement", {"management": pool.get("management", {})})
+            given = news.get("management") or {}
+            flags = {name: bool(given.get(name)) for name in ("autoRepair", "autoUpgrade")}
+            self.send(context, variables, "POST", ":setManagement", {"management": flags if given else {}})
         if "autoscaling" in changed:
             body = {"autoscaling": pool.get("autoscaling", {"enabled": False})}
             self.send(context, variables, "POST", ":setAutoscaling", body)
@@ -690,6 +735,14 @@ class NodePool(_Gke):
         return values
 
 
+def _refuse_surge(olds: Inputs, news: Inputs) -> None:
+    """How many nodes a surge takes can be changed only for upgrades that are surges."""
+    old, new = olds.get("upgradeSettings") or {}, news.get("upgradeSettings") or {}
+    changed = any((old.get(name) or 0) != (new.get(name) or 0) for name in ("maxSurge", "maxUnavailable"))
+    if new and changed and new.get("strategy", "SURGE") != "SURGE":
+        raise ProviderError("Surge upgrade settings may not be changed when surge strategy is not enabled")
+
+
 def _declared_only(config: Json, asked: Inputs) -> None:
     """Leave out what GKE adds to a pool's taints and labels: the provider reads back only what the program declares."""
     keys = {taint["key"] for taint in asked.get("taints") or ()}
@@ -718,7 +771,7 @@ NODE_POOL = NodePool(
     collection=f"{CLUSTERS}/{{cluster}}/nodePools",
     item=f"{CLUSTERS}/{{cluster}}/nodePools/{{name}}",
     fields=_POOL_FIELDS,
-    always={"config": {"oauthScopes": DEFAULT_SCOPES}},
+    always={"config": {"oauthScopes": DEFAULT_SCOPES}, "networkConfig": {}},
 )
 
 ROWS = (CLUSTER, NODE_POOL)

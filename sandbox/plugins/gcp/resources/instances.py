@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sandbox.plugins.gcp import links
-from sandbox.plugins.gcp.mapping import Field, Json, int64, link, renamed, write_only
+from sandbox.plugins.gcp.mapping import Field, Json, int64_as_number, link, renamed, write_only
 from sandbox.plugins.gcp.resources.compute import (
     INITIALIZE,
     MACHINE_FIELDS,
@@ -75,15 +75,16 @@ DISK = Disk(
         "image": None,
         "interface": None,
         "params": write_only("params"),
-        "physicalBlockSizeBytes": int64(),
-        "provisionedIops": int64(),
-        "provisionedThroughput": int64(),
-        "size": int64("sizeGb"),
+        "physicalBlockSizeBytes": int64_as_number(),
+        "provisionedIops": int64_as_number(),
+        "provisionedThroughput": int64_as_number(),
+        "size": int64_as_number("sizeGb"),
         "snapshot": renamed("sourceSnapshot"),
         "sourceImageEncryptionKey.kmsKeySelfLink": renamed("kmsKeyName"),
         "sourceSnapshotEncryptionKey.kmsKeySelfLink": renamed("kmsKeyName"),
         "type": link(),
     },
+    place="zone",
     unsupported=("createSnapshotBeforeDestroy",),
     rules={"size": _smaller},
     setters=(
@@ -234,7 +235,7 @@ def _boot_disk(zone: str, given: Mapping[str, Any]) -> Json:
 
 def _attached(zone: str, given: Mapping[str, Any]) -> Json:
     disk = {k: given[k] for k in ("deviceName", "mode") if k in given}
-    return {**disk, "source": _in_zone(zone, "disks", given["source"])}
+    return {**disk, "source": links.relative(_in_zone(zone, "disks", given["source"]))}
 
 
 def _is_attached_as(present: Json, wanted: Json) -> bool:
@@ -286,6 +287,13 @@ INSTANCE = Instance(
         "tagsFingerprint": renamed("tags.fingerprint"),
         "metadataFingerprint": renamed("metadata.fingerprint"),
         "eraseWindowsVssSignature": Field(send=lambda flag: flag or None, readable=False),
+    },
+    always={
+        "canIpForward": False,
+        "deletionProtection": False,
+        "params": {},
+        "scheduling": {"automaticRestart": True},
+        "tags": {},
     },
     unsupported=("desiredStatus", "scratchDisks", "networkInterfaces.securityPolicy"),
     query={"view": "FULL"},

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sandbox.plugins.gcp import links
 from sandbox.plugins.gcp.mapping import Json, as_list, int64, renamed, write_only
-from sandbox.plugins.gcp.resources.compute import REGION, SET_LABELS, ZONE
+from sandbox.plugins.gcp.resources.compute import REGION, SET_LABELS, ZONE, Relabelled
 from sandbox.plugins.gcp.resources.rest import Context, Inputs, Rest, Setter, Variables
 from sandbox.plugins.provider import ProviderError
 
@@ -73,7 +73,7 @@ REGION_HEALTH_CHECK = HealthCheck(
     collection=f"{REGION}/healthChecks",
     item=f"{REGION}/healthChecks/{{name}}",
     fields={"healthCheckId": int64("id")},
-    always={"logConfig": {"enable": False}},
+    place="region",
     patches="PUT",
 )
 
@@ -86,8 +86,10 @@ class BackendService(Rest):
         body = super().body(context, variables, inputs)
         if str(inputs.get("loadBalancingScheme", "")).endswith("_MANAGED"):
             return body
+        # Of a passthrough balancer inside the network the provider says that it is not subset.
+        subset = {} if body.get("loadBalancingScheme") == "EXTERNAL" else {"subsetting": {"policy": "NONE"}}
         backends = [{k: v for k, v in b.items() if k not in MANAGED_ONLY} for b in body.get("backends", ())]
-        return {**body, "backends": backends}
+        return {**body, **subset, "backends": backends}
 
 
 REGION_BACKEND_SERVICE = BackendService(
@@ -102,12 +104,35 @@ REGION_BACKEND_SERVICE = BackendService(
         "params": write_only("params"),
         **dict.fromkeys(PROXY_ONLY),
     },
+    always={"iap": None},
+    place="region",
     patches="PUT",
     fingerprinted=True,
     unsupported=PROXY_ONLY,
 )
 
-FORWARDING_RULE = Rest(
+
+@dataclass(frozen=True, kw_only=True)
+class ForwardingRule(Relabelled):
+    """The backend service of a rule is sent as a whole URL, below the API's address if the program wrote less."""
+
+    def body(self, context: Context, variables: Variables, inputs: Inputs) -> Json:
+        body = super().body(context, variables, inputs)
+        service = body.get("backendService", "")
+        if service and not service.startswith("https://"):
+            body["backendService"] = f"{context.client.base(self.api)}/{_from_project(service, variables)}"
+        return body
+
+
+def _from_project(link: str, variables: Variables) -> str:
+    """A partial link, with what is missing at its front."""
+    if link.startswith("projects/"):
+        return link
+    project, place = "projects/{project}".format(**variables), "regions/{region}".format(**variables)
+    return f"{project}/{link}" if link.startswith(("regions/", "zones/")) else f"{project}/{place}/{link}"
+
+
+FORWARDING_RULE = ForwardingRule(
     type="gcp:compute/forwardingRule:ForwardingRule",
     api="compute",
     collection=f"{REGION}/forwardingRules",
@@ -119,6 +144,7 @@ FORWARDING_RULE = Rest(
         "recreateClosedPsc": None,
         "serviceDirectoryRegistrations": as_list(),
     },
+    place="region",
     setters=(SET_LABELS,),
 )
 
@@ -129,10 +155,11 @@ class InstanceGroup(Rest):
 
     def settled(self, context: Context, identity: str, variables: Variables, inputs: Inputs) -> Json:
         if inputs.get("instances") is not None:
-            present = {links.relative(member) for member in self._members(context, variables)}
-            wanted = {links.relative(member) for member in inputs["instances"]}
-            self._move(context, variables, "removeInstances", sorted(present - wanted))
-            self._move(context, variables, "addInstances", sorted(wanted - present))
+            present = {links.relative(member): member for member in self._members(context, variables)}
+            wanted = {links.relative(member): member for member in inputs["instances"]}
+            gone, new = sorted(present.keys() - wanted.keys()), sorted(wanted.keys() - present.keys())
+            self._move(context, variables, "removeInstances", [present[member] for member in gone])
+            self._move(context, variables, "addInstances", [wanted[member] for member in new])
         return super().settled(context, identity, variables, inputs)
 
     def outputs(self, context: Context, identity: str, variables: Variables, found: Json, known: Inputs) -> Json:

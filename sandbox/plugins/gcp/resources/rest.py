@@ -66,7 +66,8 @@ class Rest:
     `fields`: properties whose REST name or form differs. `always`: sent even if the program does not set it, under what
     it sets. `identity`: the resource id, by default `item`. `rules`: replacements decided in provider code.
     `patches`: the method for what no setter covers, empty where nothing else can be updated; PATCH sends what changed,
-    PUT the whole body. `fingerprinted`: it carries the fingerprint that was read. `guards`: properties that, while
+    PUT the whole body. `place`: the property in PLACES that is also sent, as the link that the generated code of the
+    provider makes of it. `fingerprinted`: it carries the fingerprint that was read. `guards`: properties that, while
     true, forbid deletion. `unsupported`: inputs this stand-in refuses because it does not send them.
     """
 
@@ -79,6 +80,7 @@ class Rest:
     always: Json = field(default_factory=dict)
     rules: Mapping[str, Rule] = field(default_factory=dict)
     setters: Sequence[Setter] = ()
+    place: str = ""
     patches: str = "PATCH"
     masked: bool = False
     fingerprinted: bool = False
@@ -134,8 +136,11 @@ class Rest:
 
     # --- what the provider refuses by itself ------------------------------------------------------------------------
 
-    def refused(self, inputs: Inputs) -> Iterator[Failure]:
-        """What the type's own code refuses before anything is sent, beside what its table of properties says."""
+    def refused(self, olds: Inputs, inputs: Inputs) -> Iterator[Failure]:
+        """What the type's own code refuses before anything is sent, beside what its table of properties says.
+
+        `olds` are the inputs of the resource as it is, none for a new one.
+        """
         return iter(())
 
     # --- the life cycle ---------------------------------------------------------------------------------------------
@@ -192,7 +197,7 @@ class Rest:
     def _patched(self, schema: Schema, changed: set[str], body: Json) -> Json:
         """The part of the full body that holds the changed properties.
 
-        What the program no longer sets is sent as null, a flag as false.
+        What the program no longer sets is sent as null, a flag as false, labels as an empty object.
         """
         own_labels = labels.property_of(schema)
         names = {own_labels if own_labels and n in (labels.EFFECTIVE, labels.PULUMI) else n for n in changed}
@@ -204,6 +209,8 @@ class Rest:
                 path = (target.rest or name).lstrip("/")
                 value = get(body, path)
                 each = schema.properties.get(name)
+                if value is None and name == own_labels:
+                    value = {}
                 put(rest, path, False if value is None and each and each.kind == "Bool" else value)
         return rest
 
@@ -238,14 +245,13 @@ class Rest:
     def body(self, context: Context, variables: Variables, inputs: Inputs) -> Json:
         """The REST object for the inputs."""
         placed: Fields = {**dict.fromkeys(PLACES), **COMMON, **self.fields}
-        body = merged(self.always, to_rest(context.schema.properties, inputs, placed))
-        if label_property := labels.property_of(context.schema):
+        label_property = labels.property_of(context.schema) or ""
+        body = merged(self.always, to_rest(context.schema.properties, inputs, {**placed, label_property: None}))
+        if self.place:
+            body[self.place] = f"projects/{{project}}/global/{self.place}s/{{{self.place}}}".format(**variables)
+        if label_property and (wanted := labels.wanted(context.schema, context.settings, inputs)):
             target = placed.get(label_property, Field()) or Field()
-            put(
-                body,
-                (target.rest or label_property).lstrip("/"),
-                labels.wanted(context.schema, context.settings, inputs),
-            )
+            put(body, (target.rest or label_property).lstrip("/"), wanted)
         return body
 
     def fetch(self, context: Context, variables: Variables) -> Json | None:
