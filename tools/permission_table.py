@@ -119,6 +119,8 @@ GOOGLE: dict[str, Row] = {
     ),
     "gcp:compute/address:Address": _row(
         "compute.addresses",
+        # The provider sets the labels once more when the address is there.
+        create="create setLabels",
         update="setLabels",
         having={"subnetwork": "createInternal compute.subnetworks.use"},
         delete="delete deleteInternal",
