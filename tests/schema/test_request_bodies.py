@@ -241,7 +241,7 @@ def test_a_golden_says_everything() -> None:
 
 # What creates a resource of each type, where it takes a body; a service is enabled by its URL alone.
 CREATED_BY = {
-    "gcp:compute/address:Address": "compute.addresses.insert",
+    "gcp:compute/address:Address": "compute.addresses.insert compute.addresses.setLabels",
     "gcp:compute/disk:Disk": "compute.disks.insert",
     "gcp:compute/firewall:Firewall": "compute.firewalls.insert",
     "gcp:compute/forwardingRule:ForwardingRule": "compute.forwardingRules.insert",
