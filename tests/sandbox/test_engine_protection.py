@@ -41,7 +41,7 @@ def test_a_protected_platform_is_not_destroyed_and_loses_nothing_that_it_needs(p
     # What teams edit goes all the same.
     platform["queues"] = {"team": TEAM}
     project.write_stack("kept", **platform)
-    assert project.up("kept")["delete"] == 3, "a cluster queue, its local queue, its namespace"
+    assert project.up("kept")["delete"] == 4, "a cluster queue, its local queue, the default one, their namespace"
     refuses_to_go(project, "kept")
 
     before = project.session.inventory()
