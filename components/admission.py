@@ -21,7 +21,7 @@ def admission_policy(
         metadata=metadata,
         spec=admission.ValidatingAdmissionPolicySpecArgs(
             failure_policy="Fail",
-            match_constraints=admission.MatchResourcesArgs(resource_rules=[_rule(match) for match in policy.matches]),
+            match_constraints=_matched(resource_rules=[_rule(match) for match in policy.matches]),
             variables=[
                 admission.VariableArgs(name=variable, expression=expression)
                 for variable, expression in policy.variables.items()
@@ -40,11 +40,28 @@ def admission_policy(
         spec=admission.ValidatingAdmissionPolicyBindingSpecArgs(
             policy_name=policy.name,
             validation_actions=["Deny"],
-            match_resources=admission.MatchResourcesArgs(
-                namespace_selector=k8s.meta.v1.LabelSelectorArgs(match_expressions=[named])
-            ),
+            match_resources=_matched(namespace_selector=k8s.meta.v1.LabelSelectorArgs(match_expressions=[named])),
         ),
         opts=access.options(parent, depends_on=[made]),
+    )
+
+
+def _matched(
+    *,
+    resource_rules: list[k8s.admissionregistration.v1.NamedRuleWithOperationsArgs] | None = None,
+    namespace_selector: k8s.meta.v1.LabelSelectorArgs | None = None,
+) -> k8s.admissionregistration.v1.MatchResourcesArgs:
+    """What a policy looks at, with the API server's defaults written out.
+
+    A field manager owns this structure as a whole. Without the defaults, the first update of an imported policy would
+    change it, and conflict with the manager that created it.
+    """
+    everything = k8s.meta.v1.LabelSelectorArgs()
+    return k8s.admissionregistration.v1.MatchResourcesArgs(
+        resource_rules=resource_rules,
+        namespace_selector=namespace_selector or everything,
+        object_selector=everything,
+        match_policy="Equivalent",
     )
 
 
@@ -54,4 +71,5 @@ def _rule(match: Match) -> k8s.admissionregistration.v1.NamedRuleWithOperationsA
         api_versions=[match.version],
         resources=list(match.resources),
         operations=list(match.operations),
+        scope="*",
     )
