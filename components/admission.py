@@ -5,9 +5,7 @@ import pulumi_kubernetes as k8s
 
 from components.access import ClusterAccess
 from spec.admission import Match, Policy
-
-# Kubernetes sets this label on every namespace, and lets nobody change it.
-NAME_LABEL = "kubernetes.io/metadata.name"
+from spec.labels import NAMESPACE_NAME_LABEL
 
 
 def admission_policy(
@@ -33,7 +31,9 @@ def admission_policy(
         ),
         opts=access.options(parent),
     )
-    named = k8s.meta.v1.LabelSelectorRequirementArgs(key=NAME_LABEL, operator="In", values=list(policy.namespaces))
+    named = k8s.meta.v1.LabelSelectorRequirementArgs(
+        key=NAMESPACE_NAME_LABEL, operator="In", values=list(policy.namespaces)
+    )
     return admission.ValidatingAdmissionPolicyBinding(
         f"{name}-binding",
         metadata=metadata,

@@ -12,9 +12,9 @@ from components.access import ClusterAccess
 from components.kueue import NAMESPACE
 from components.outputs import told
 from spec.kueue import FRAMEWORKS
+from spec.multikueue import ACCOUNT
 from spec.platform import Platform
 
-ACCOUNT = "multikueue-manager"
 RBAC = "rbac.authorization.k8s.io"
 # The watching of all namespaces, and the writing into those of queues.
 WATCHER, WRITER = ACCOUNT, f"{ACCOUNT}-writer"

@@ -9,6 +9,7 @@ import pulumi
 from components.access import ClusterAccess
 from components.kueue_objects import KueueObjects
 from spec import queueing
+from spec.labels import NAMESPACE_NAME_LABEL
 from spec.platform import Platform
 from spec.queueing import ClusterQueue, Flavor, FlavorQuota, Toleration
 from spec.queues import DEFAULT_QUEUE
@@ -169,9 +170,7 @@ def cluster_queue_spec(queue: ClusterQueue) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "cohortName": queue.cohort,
         "namespaceSelector": {
-            "matchExpressions": [
-                {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(queue.namespaces)}
-            ]
+            "matchExpressions": [{"key": NAMESPACE_NAME_LABEL, "operator": "In", "values": list(queue.namespaces)}]
         },
         "queueingStrategy": queue.spec.strategy,
         "flavorFungibility": {"whenCanBorrow": "TryNextFlavor", "whenCanPreempt": "TryNextFlavor"},

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from spec.model import Count, DiskSize, Flag, KmsKey, Labels, Model, Name, Positive, UtcTime, Version, text
+from spec.model import Count, DiskSize, Flag, KmsKey, Labels, MachineType, Model, Name, Positive, UtcTime, Version, text
 from spec.network import AuthorizedNetwork
 
 ReleaseChannel = Literal["RAPID", "REGULAR", "STABLE", "EXTENDED"]
@@ -91,7 +91,7 @@ class PoolOptions(Model):
 class CpuPool(PoolOptions):
     """A pool without TPUs, for example for a Pathways head: autoscaled on GKE, else of as many nodes as `min`."""
 
-    machine_type: str
+    machine_type: MachineType
     """Compute Engine machine type, one that the zone offers."""
     min: Count = 0
     """Fewest nodes."""
@@ -100,7 +100,7 @@ class CpuPool(PoolOptions):
 class SystemPool(PoolOptions):
     """The pool that carries controllers: autoscaled on GKE, else of as many nodes as `min`."""
 
-    machine_type: str | None = None
+    machine_type: MachineType | None = None
     """Compute Engine machine type; one that the zone offers if unset."""
     min: Positive = 2
     """Fewest nodes."""

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from spec import queueing
+from spec.labels import NAMESPACE_NAME_LABEL
 
 if TYPE_CHECKING:
     from spec.platform import Platform
@@ -22,9 +23,6 @@ OBJECTS_API = "kueue.x-k8s.io/v1beta2"
 OPT_IN_LABEL = "tpu-platform/queues"
 """Label of namespaces whose workloads Kueue manages. The chart copies the selector into the webhooks, so a broken Kueue
 can block nothing outside these namespaces."""
-
-NAME_LABEL = "kubernetes.io/metadata.name"
-"""Label with which Kubernetes itself marks each namespace."""
 
 FRAMEWORKS = ("batch/job", "jobset.x-k8s.io/jobset")
 
@@ -220,7 +218,7 @@ def _managed_namespaces(platform: "Platform") -> LabelSelector:
     """Namespaces of queues, by the label that the platform gives them; by their names where it does not make them."""
     if platform.installs("namespaces"):
         return LabelSelector(match_labels={OPT_IN_LABEL: "true"})
-    names = Requirement(key=NAME_LABEL, values=platform.queue_namespaces)
+    names = Requirement(key=NAMESPACE_NAME_LABEL, values=platform.queue_namespaces)
     return LabelSelector(match_expressions=(names,))
 
 

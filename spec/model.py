@@ -160,6 +160,12 @@ _VERSION_CHECK, _VERSION_SCHEMA = text(
 )
 Version = Annotated[str, BeforeValidator(quoted), _VERSION_CHECK, _VERSION_SCHEMA]
 
+_MACHINE_CHECK, _MACHINE_SCHEMA = text(
+    "[a-z][a-z0-9]{0,15}(-[a-z0-9]{1,20}){1,4}", "a machine type", "for example n2-standard-8 or e2-medium"
+)
+MachineType = Annotated[str, _MACHINE_CHECK, _MACHINE_SCHEMA]
+"""A machine type of Compute Engine without TPUs; whether the zone offers it, only Google knows."""
+
 _ZONE_CHECK, _ZONE_SCHEMA = text(
     "[a-z]{2,20}-[a-z]{2,20}[0-9]{1,3}-[a-z]{1,2}[0-9]{0,3}[a-z]?",
     "a zone",

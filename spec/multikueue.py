@@ -23,6 +23,9 @@ STACK_OUTPUT = "multikueue"
 QUEUES_OUTPUT = "queues"
 """Output of every stack: its queues by name, each with its `namespaces`."""
 
+ACCOUNT = "multikueue-manager"
+"""ServiceAccount in a worker's cluster that its manager works with."""
+
 MOST_WORKERS = 20
 
 REMOTE_KEYS = frozenset({"machine_type", "generation", "topology", "chips", "count", "capacity", "devices", "taints"})

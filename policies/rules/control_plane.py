@@ -6,6 +6,7 @@ from policies import tokens
 from policies.ranges import everybody
 from policies.registry import RESOURCE, STACK, Resource, Setting, Settings, Stack, StackFinding
 from policies.values import UNKNOWN, Finding, at, expect, items, refuse, text
+from spec.multikueue import ACCOUNT as MANAGER
 
 DNS_ENDPOINT = "controlPlaneEndpointsConfig.dnsEndpointConfig"
 
@@ -84,7 +85,7 @@ TOKEN_ACCOUNTS = Setting(
     {
         "type": "array",
         "items": {"type": "string"},
-        "default": ["multikueue-manager"],
+        "default": [MANAGER],
         "description": "ServiceAccounts whose tokens may come in from the internet.",
     },
 )

@@ -9,6 +9,7 @@ from policies import tokens
 from policies.pods import containers, images, pods
 from policies.registry import RESOURCE, Resource, Setting, Settings
 from policies.values import UNKNOWN, Finding, at, is_set, items, number, text
+from spec.pod_security import BASELINE_CAPABILITIES, TPU_CAPABILITIES
 
 OLD_REGISTRIES = ("k8s.gcr.io/",)
 
@@ -57,25 +58,7 @@ def image_registry(workload: Resource, settings: Settings) -> Iterator[Finding]:
 
 
 # Level baseline of Pod Security, and the two capabilities that the TPU runtime needs with the DRA driver.
-CAPABILITIES = frozenset(
-    [
-        "AUDIT_WRITE",
-        "CHOWN",
-        "DAC_OVERRIDE",
-        "FOWNER",
-        "FSETID",
-        "KILL",
-        "MKNOD",
-        "NET_BIND_SERVICE",
-        "SETFCAP",
-        "SETGID",
-        "SETPCAP",
-        "SETUID",
-        "SYS_CHROOT",
-        "IPC_LOCK",
-        "SYS_RESOURCE",
-    ]
-)
+CAPABILITIES = frozenset(BASELINE_CAPABILITIES + TPU_CAPABILITIES)
 AGENTS = Setting(
     "namespaces",
     {

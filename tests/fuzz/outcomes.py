@@ -40,6 +40,8 @@ SECONDS = 2.0
 MEMORY_MB = 400
 """Memory that a case may need beyond what the process has."""
 SCHEMA = jsonschema.Draft202012Validator(stack_file_schema())
+LACKING = ("Error 404", "is unsupported")
+"""Of the answers of a cloud: a network, key, image or secret of somebody's, or a version, is not there."""
 Json = dict[str, Any]
 
 
@@ -156,7 +158,11 @@ def created(platform: Platform, monitor: GraphMonitor, cloud: EmulatedCloud) -> 
     """
     cloud.control("reset")
     cloud.control("zones", zone=platform.zone, generations=["v4", "v5e", "v5p", "v6e", "tpu7x"])
-    lay_foreign(cloud, platform.region)
+    network = platform.network
+    ranges = (
+        {"pods": network.pods_range, "services": network.services_range or "q"} if network.kind == "existing" else {}
+    )
+    lay_foreign(cloud, platform.region, **ranges)
     cloud.call("POST", f"/iam/v1/projects/{PROJECT}/serviceAccounts", {"accountId": ACCOUNT.partition("@")[0]})
     for name, owner, machine in sorted(_reservations(platform)):
         shared = {} if owner == platform.project else {"share_with": [platform.project]}
@@ -165,7 +171,7 @@ def created(platform: Platform, monitor: GraphMonitor, cloud: EmulatedCloud) -> 
     try:
         cloud.make(monitor)
     except (ProviderError, AssertionError) as error:
-        if "Error 404" in str(error):  # a network, key, image or secret of somebody's, which this cloud lacks
+        if any(words in str(error) for words in LACKING):
             return
         raise Broken("refused by the emulator", str(error)[:1000]) from error
 

@@ -117,11 +117,11 @@ def put(content: Json, changes: Json) -> Json:
 FOREIGN_NETWORK = {**EXISTING_NETWORK, "nodes_cidr": "10.0.0.0/20", "pods_cidr": "10.16.0.0/14"}
 
 
-def lay_foreign(cloud: EmulatedCloud, region: str) -> None:
-    """What others made: a network `n` with a subnet `s` and its ranges `p` and `q`, and secrets of a cluster."""
+def lay_foreign(cloud: EmulatedCloud, region: str, *, pods: str = "p", services: str = "q") -> None:
+    """What others made: a network `n` with a subnet `s` and two ranges, and the secrets of a cluster."""
     compute = f"/compute/v1/projects/{PROJECT}"
     cloud.call("POST", f"{compute}/global/networks", {"name": "n", "autoCreateSubnetworks": False})
-    ranges = {"p": FOREIGN_NETWORK["pods_cidr"], "q": "10.20.0.0/20"}
+    ranges = {pods: FOREIGN_NETWORK["pods_cidr"], services: "10.20.0.0/20"}
     subnet = {
         "name": "s",
         "network": f"projects/{PROJECT}/global/networks/n",
