@@ -6,6 +6,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from components.network import Network
+from components.outputs import told
 from spec.cluster import GkeCluster
 from spec.platform import Platform
 
@@ -15,6 +16,10 @@ class Cluster(pulumi.ComponentResource):
 
     TYPE = "tpu:gke:Cluster"
     cluster: gcp.container.Cluster
+    endpoint: pulumi.Output[str]
+    """DNS name of the control plane; its name carries the cluster's unique id."""
+    works: pulumi.ResourceHook
+    """Refuses to create what needs a cluster that works; nothing can be created in one that has no endpoint."""
 
     def __init__(
         self,
@@ -104,7 +109,26 @@ class Cluster(pulumi.ComponentResource):
                 custom_timeouts=pulumi.CustomTimeouts(create="90m", update="90m", delete="90m"),
             ),
         )
+        self.endpoint = told(self.cluster.control_plane_endpoints_config.dns_endpoint_config.endpoint)
+        self.works = _hook(platform, self.endpoint)
         self.register_outputs({"name": self.cluster.name})
+
+
+def _hook(platform: Platform, endpoint: pulumi.Output[str]) -> pulumi.ResourceHook:
+    """Ends an update in words where a cluster in the state has no endpoint.
+
+    The engine would go on with an unknown kubeconfig, which it takes for a fault of its own, and panics.
+    """
+
+    async def refuse(_args: pulumi.ResourceHookArgs) -> None:
+        if not await endpoint.is_known():
+            raise pulumi.RunError(
+                f"cluster {platform.cluster_name} has no endpoint: its creation failed, or has not ended. Look at"
+                f" `gcloud container clusters list --project {platform.project}`. If the cluster is in ERROR, run"
+                " `pulumi up --replace '**::cluster-gke'`. If it is PROVISIONING, wait, then run this command again."
+            )
+
+    return pulumi.ResourceHook("cluster-works", refuse)
 
 
 def _not_ours(spec: GkeCluster) -> list[str]:

@@ -7,7 +7,6 @@ from components.built import Built
 from components.cluster import Cluster
 from components.identity import NodeIdentity
 from components.network import Machines, Network
-from components.outputs import told
 from components.protection import kept
 from components.services import Services
 from components.slices import Slices
@@ -25,15 +24,18 @@ def build_gke(platform: Platform, services: Services, identity: NodeIdentity) ->
         after=services.enabled,
         opts=kept(platform),
     )
-    cluster = Cluster(
+    made = Cluster(
         "cluster",
         platform=platform,
         network=network,
         node_email=identity.email,
         after=[*services.enabled, *identity.ready, *network.ready],
         opts=kept(platform),
-    ).cluster
-    cpu_pools = CpuPools("cpu-pools", platform=platform, cluster=cluster, node_email=identity.email)
+    )
+    cluster = made.cluster
+    cpu_pools = CpuPools(
+        "cpu-pools", platform=platform, cluster=cluster, node_email=identity.email, before_create=[made.works]
+    )
     policies = {}
     if platform.workload_policies:
         policies = WorkloadPolicies("workload-policies", platform=platform, after=services.enabled).by_name
@@ -45,16 +47,15 @@ def build_gke(platform: Platform, services: Services, identity: NodeIdentity) ->
             cluster=cluster,
             node_email=identity.email,
             policies=policies,
+            before_create=[made.works],
             opts=pulumi.ResourceOptions(protect=plan.protect),
         )
-    endpoint = told(cluster.control_plane_endpoints_config.dns_endpoint_config.endpoint)
     access = Access(
         "access",
-        kubeconfig=gke_kubeconfig(endpoint, platform.cluster_name),
-        endpoint=endpoint,
+        kubeconfig=gke_kubeconfig(made.endpoint, platform.cluster_name),
+        endpoint=made.endpoint,
         identity=cluster,
-        # Its name carries the cluster's unique id.
-        generation=endpoint,
+        generation=made.endpoint,
         opts=kept(platform),
     )
     # Controllers need somewhere to run, and they run on the system pool: slices and controllers start side by side.

@@ -1,6 +1,6 @@
 """TPU slices as GKE node pools."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pulumi
 import pulumi_gcp as gcp
@@ -33,9 +33,11 @@ class Slices(pulumi.ComponentResource):
         cluster: gcp.container.Cluster,
         node_email: pulumi.Input[str],
         policies: Mapping[str, gcp.compute.ResourcePolicy],
+        before_create: Sequence[pulumi.ResourceHook] = (),
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__(self.TYPE, name, None, opts)
+        self._hooks = pulumi.ResourceHookBinding(before_create=list(before_create))
         placement = _placement(plan, policies)
         self.pools = [
             self._pool(f"{name}-{index}", platform, plan, pool, cluster, node_email, placement)
@@ -80,6 +82,7 @@ class Slices(pulumi.ComponentResource):
                 replace_on_changes=[*REPLACES_SLICE, *(MAKES_HOSTS_ANEW if plan.protect else [])],
                 ignore_changes=list(_google_owned(plan)),
                 custom_timeouts=_timeouts(plan),
+                hooks=self._hooks,
             ),
         )
 

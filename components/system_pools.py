@@ -1,5 +1,7 @@
 """CPU node pools: the system pool that carries controllers, and further pools a workload asks for."""
 
+from collections.abc import Sequence
+
 import pulumi
 import pulumi_gcp as gcp
 
@@ -22,9 +24,11 @@ class CpuPools(pulumi.ComponentResource):
         platform: Platform,
         cluster: gcp.container.Cluster,
         node_email: pulumi.Input[str],
+        before_create: Sequence[pulumi.ResourceHook] = (),
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__(self.TYPE, name, None, opts)
+        self._hooks = pulumi.ResourceHookBinding(before_create=list(before_create))
         self.pools = {
             pool.name: self._pool(f"{name}-{pool.name}", platform, cluster, node_email, pool)
             for pool in platform.all_cpu_pools
@@ -71,5 +75,6 @@ class CpuPools(pulumi.ComponentResource):
                 ignore_changes=["initialNodeCount"],
                 # Without it nothing runs that makes the cluster work; further pools come and go.
                 protect=platform.protect and pool.name == SYSTEM_POOL,
+                hooks=self._hooks,
             ),
         )

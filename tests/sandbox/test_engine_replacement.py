@@ -101,6 +101,25 @@ def test_a_zonal_cluster_lives_and_is_made_anew_by_the_documented_commands(proje
     project.destroy(STACK)
 
 
+def test_a_cluster_that_was_never_finished_is_named_and_can_be_replaced_or_destroyed(project: Project) -> None:
+    """The engine once panicked: a provider whose kubeconfig is unknown cannot create anything."""
+    project.write_stack(STACK, **SLIM)
+    project.inject(kind="operation", code="INTERNAL_ERROR", **CREATE_CLUSTER)
+    project.fail("up", "-s", STACK, "--yes", "--skip-preview")
+    for _ in range(2):
+        output = project.fail("up", "-s", STACK, "--yes", "--skip-preview")
+        assert "cluster tpu-dev has no endpoint" in output, output
+        assert "panic" not in output
+    project.succeed("preview", "-s", STACK)
+    project.succeed("up", "-s", STACK, "--yes", "--skip-preview", "--replace", "**::cluster-gke")
+    project.assert_clean(STACK)
+    project.destroy(STACK)
+
+    project.inject(kind="operation", code="INTERNAL_ERROR", **CREATE_CLUSTER)
+    project.fail("up", "-s", STACK, "--yes", "--skip-preview")
+    project.destroy(STACK)
+
+
 def test_another_cluster_is_refused_and_a_lost_one_is_made_anew(project: Project) -> None:
     """Refused by preview and by update, without a request to Google; a destroy needs no configuration at all."""
     project.write_stack(STACK, **SLIM)
