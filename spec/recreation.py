@@ -1,8 +1,9 @@
 """Edits that the provider plans as an update, and that make every host of a node pool or a group anew.
 
 Paths are Pulumi's, as in a preview; each stands for itself and for all below it. That the provider plans an update was
-recorded with the real one (tests/data/provider_edits.json); that hosts are made anew is from GKE's documentation ("Node
-upgrade strategies", changes that recreate nodes) and from the managed instance groups' ("Apply new VM configurations").
+recorded with the real one (sandbox/tests/data/provider_edits.json); that hosts are made anew is from the documentation
+of GKE ("Node upgrade strategies", changes that recreate nodes) and of managed instance groups ("Apply new VM
+configurations").
 """
 
 from collections.abc import Mapping

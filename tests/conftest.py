@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from sandbox.environment import FOREIGN, PLUGINS_VARIABLE, Plugins
-from sandbox.run_directory import RUN_VARIABLE
+from sandbox.tests.isolation import isolate
 
 TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+SANDBOX = "sandbox/tests"
+"""The tests of the sandbox, which is a package of its own: each folder of them is a tier."""
 
-for name in list(os.environ):
-    if name.startswith((*FOREIGN, RUN_VARIABLE)):
-        del os.environ[name]
-os.environ[PLUGINS_VARIABLE] = Plugins.STAND_IN
+isolate()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,8 +29,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def tiers() -> set[str]:
     """Every folder of tests, and every test file beside them."""
-    folders = {p.relative_to(TESTS).parts[0] for p in TESTS.glob("*/**/test_*.py")}
-    return folders | {p.name for p in TESTS.glob("test_*.py")}
+    files = [*TESTS.rglob("test_*.py"), *(ROOT / SANDBOX).rglob("test_*.py")]
+    return {tier(file.relative_to(ROOT).as_posix()) for file in files}
+
+
+def tier(nodeid: str) -> str:
+    """The tier of a test, or of a file of tests."""
+    file = nodeid.partition("::")[0]
+    if file.startswith(f"{SANDBOX}/"):
+        return file.rpartition("/")[0]
+    return file.removeprefix(f"{TESTS.name}/").partition("/")[0]
 
 
 class AllTiers:
@@ -43,14 +49,13 @@ class AllTiers:
         self.skipped: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        tier = report.nodeid.removeprefix(f"{TESTS.name}/").split("/")[0].split("::")[0]
         if report.when == "call" and report.passed:
-            self.passed[tier] += 1
+            self.passed[tier(report.nodeid)] += 1
         if report.skipped and not hasattr(report, "wasxfail"):
             self.skipped.append(report.nodeid)
 
     def problems(self) -> list[str]:
-        empty = [f"tier {tier}: no test of it passed" for tier in sorted(tiers() - self.passed.keys())]
+        empty = [f"tier {each}: no test of it passed" for each in sorted(tiers() - self.passed.keys())]
         return empty + [f"skipped: {nodeid}" for nodeid in self.skipped]
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from sandbox.tests.emulated_google import PROJECT, Cloud, connected
 from tests.bootstrap.google import CONTROL_PLANE, NODES, STRANGER, Internet, Secrets, Vm, email, internet
 from tests.bootstrap.machine import Machine, Role
-from tests.sandbox.conftest_google import PROJECT, Cloud, connected
 
 _numbers = itertools.count(1)
 MakeMachine = Callable[..., Machine]

@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from sandbox.google.server import listen
-from tests.sandbox.conftest_google import PROJECT, Cloud
+from sandbox.tests.emulated_google import PROJECT, Cloud
 
 ACCESSOR = "roles/secretmanager.secretAccessor"
 VERSION_ADDER = "roles/secretmanager.secretVersionAdder"

@@ -1,8 +1,8 @@
 """Edits of a configuration: what stands before, what is planned after, against the emulated cloud.
 
 The graph before an edit is made in the emulated cloud, the graph after it is planned against that. Where the same edit
-was recorded with the real engine and the real provider (tests/data/provider_edits.json), the expectation is that
-recording.
+was recorded with the real engine and the real provider (sandbox/tests/data/provider_edits.json), the expectation is
+that recording.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from functools import cache
 from typing import Any
 
 from sandbox import google
+from sandbox.tests.gcp_plugin_support import DATA
 from spec.load import load_platform
 from spec.standing import another_cluster
 from tests.graph.emulated import DELETE_FIRST, PROJECT, SAME, UPDATE, EmulatedCloud, Planned, recorded
-from tests.sandbox.gcp_plugin_support import DATA
 from tests.spec.platforms import EXISTING_NETWORK
 
 Json = dict[str, Any]

@@ -23,9 +23,9 @@ import httpx
 from sandbox import google
 from sandbox.plugins.provider import Change, Subject
 from sandbox.plugins.values import UNKNOWN, plain, unmarshal
+from sandbox.tests.gcp_plugin_support import CONFIG, HOST, configured
 from spec import standing
 from tests.graph.recording import GraphMonitor, Update, record_main, short
-from tests.sandbox.gcp_plugin_support import CONFIG, HOST, configured
 
 Json = dict[str, Any]
 PROJECT = "my-project"

@@ -2,8 +2,8 @@
 
 For every argument of a slice, and for every argument of the cluster and the network, one edit: the graph before it is
 made in the emulated cloud, the graph after it is planned against that. Where the same edit was recorded with the real
-engine and the real provider (tests/data/provider_edits.json), the expectation is that recording, else it is written
-here, from the provider's documentation.
+engine and the real provider (sandbox/tests/data/provider_edits.json), the expectation is that recording, else it is
+written here, from the provider's documentation.
 """
 
 from __future__ import annotations

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ import yaml
 from sandbox.kubernetes.api import ApiClient
 from sandbox.run_directory import CHECKOUT, RunDirectory
 from sandbox.session import Plan, Session, running
-from tests.sandbox.conftest_google import Cloud, connected
+from sandbox.tests.isolation import short_directory
 
 PLATFORM = "tpu-platform:platform"
 PACK = ("--policy-pack", "policies")
@@ -27,25 +25,11 @@ PACK = ("--policy-pack", "policies")
 SLIM: dict[str, Any] = {"queues": {}, "slices": {"serve": {"machine_type": "ct6e-standard-1t", "topology": "1x1"}}}
 
 
-@contextmanager
-def short_directory() -> Iterator[Path]:
-    """A temporary directory with a short path: unix sockets below pytest's own would be too long."""
-    with tempfile.TemporaryDirectory(prefix="tpu-") as scratch:
-        yield Path(scratch)
-
-
 @pytest.fixture(scope="session")
 def sandbox_session() -> Iterator[Session]:
     """One sandbox per test process, on the stand-in plugins, whose long operations end at once."""
     with short_directory() as scratch, running(RunDirectory(scratch / "run"), Plan()) as session:
         yield session
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Cloud]:
-    """The emulated cloud by itself, for one file of tests."""
-    with connected() as cloud:
-        yield cloud
 
 
 @dataclass(frozen=True)

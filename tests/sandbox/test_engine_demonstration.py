@@ -16,7 +16,8 @@ import pytest
 
 from sandbox.environment import PLUGINS_VARIABLE, STAND_INS, Plugins, module_command
 from sandbox.run_directory import CHECKOUT, RUN_VARIABLE, RunDirectory
-from tests.sandbox.conftest import SLIM, Project, short_directory
+from sandbox.tests.isolation import short_directory
+from tests.sandbox.conftest import SLIM, Project
 
 
 @pytest.fixture

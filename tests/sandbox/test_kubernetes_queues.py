@@ -14,10 +14,10 @@ from sandbox.kubernetes.api import ApiClient, ApiError, Object, is_true
 from sandbox.kubernetes.gke import GkeCluster
 from sandbox.kubernetes.registry import ChartRegistry
 from sandbox.kubernetes.releases import Helm, ReleaseSpec
+from sandbox.tests.kubernetes_support import JOBSET_CHART, KUEUE_API, kueue_release, node_pool
 from spec import kueue, queueing, workload
 from tests.graph.recording import record_main
 from tests.sandbox.admission import apply_recorded, within
-from tests.sandbox.test_kubernetes_cluster import JOBSET_CHART, KUEUE_API, kueue_release, node_pool
 from tests.spec.platforms import PROJECT, load, raw
 
 pytestmark = pytest.mark.sandbox

@@ -20,10 +20,10 @@ import pytest
 from sandbox import google
 from sandbox.plugins.provider import ProviderError, Subject
 from sandbox.plugins.values import plain
+from sandbox.tests.gcp_plugin_support import config_at, configured
 from spec.load import load_platform, load_stack_file
 from tests.graph.emulated import PROJECT, EmulatedCloud, recorded
 from tests.graph.recording import READ_SECRET, GraphMonitor, record_stack
-from tests.sandbox.gcp_plugin_support import config_at, configured
 from tools.generated import ROOT
 from tools.permissions import needed
 from tools.registrations import registrations

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from sandbox.run_directory import CHECKOUT
 from sandbox.stacks import endpoints
+from sandbox.tests.emulated_google import Cloud, connected, subnetwork
 from tests.graph.emulated import EmulatedCloud, recorded
-from tests.sandbox.conftest_google import Cloud, connected, subnetwork
 from tests.spec.platforms import raw
 from tools.__main__ import app
 

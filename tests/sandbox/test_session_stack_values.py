@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from sandbox.tests.tiny import Run, tiny_engine
 from spec import stack_file
 from spec.errors import SpecErrors
 from spec.load import given
 from spec.model import MOST_LEVELS
-from tests.sandbox.tiny import Run, tiny_engine
 
 PROGRAM = """
 import json, os

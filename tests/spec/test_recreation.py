@@ -1,12 +1,12 @@
 """Which updates make hosts anew, held against what the real provider planned."""
 
 import json
-from pathlib import Path
 from typing import Any
 
+from sandbox.tests.gcp_plugin_support import DATA
 from spec.recreation import NODE_POOL, makes_hosts_anew
 
-EDITS: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" / "provider_edits.json").read_text())
+EDITS: list[dict[str, Any]] = json.loads((DATA / "provider_edits.json").read_text())
 TYPES = {
     "node pool": "gcp:container/nodePool:NodePool",
     "MIG": "gcp:compute/instanceGroupManager:InstanceGroupManager",

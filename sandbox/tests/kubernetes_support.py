@@ -1,0 +1,24 @@
+"""What tests put into an emulated cluster: node pools, and the charts of JobSet and Kueue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sandbox.kubernetes.releases import ReleaseSpec
+
+JOBSET_CHART = "oci://registry.k8s.io/jobset/charts/jobset"
+KUEUE_CHART = "oci://registry.k8s.io/kueue/charts/kueue"
+KUEUE_API = "kueue.x-k8s.io/v1beta2"
+ZONE = "us-east5-b"
+
+
+def node_pool(name: str, machine: str, nodes: int, topology: str = "", **extra: Any) -> dict[str, Any]:
+    """A NodePool as the emulator hands it over. `labels` go into its node configuration."""
+    config = {"machineType": machine, "labels": extra.pop("labels", {}), **extra.pop("config", {})}
+    pool = {"name": name, "config": config, "currentNodeCount": nodes, "locations": [ZONE], **extra}
+    return pool | ({"placementPolicy": {"type": "COMPACT", "tpuTopology": topology}} if topology else {})
+
+
+def kueue_release(configuration: str, **options: Any) -> ReleaseSpec:
+    values = {"managerConfig": {"controllerManagerConfigYaml": configuration}}
+    return ReleaseSpec("kueue", "kueue-system", KUEUE_CHART, "0.19.2", values, **options)
