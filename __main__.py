@@ -5,11 +5,12 @@ import importlib
 
 import pulumi
 
-from components.standing import read_standing
-from spec.errors import SpecErrors
-from spec.load import given, load_platform
-from spec.platform import Platform
-from spec.standing import another_cluster
+from components.stack_state import read_standing
+from plan.platform import Platform
+from platform_config.errors import ConfigErrors
+from platform_config.reading import given
+from rules.cluster_identity import another_cluster
+from rules.load import load_platform
 
 
 def main() -> None:
@@ -22,13 +23,13 @@ def main() -> None:
             keys=pulumi.runtime.get_config_env(),
         )
         refuse_another_cluster(platform)
-    except SpecErrors as errors:
+    except ConfigErrors as errors:
         raise pulumi.RunError(str(errors)) from None
 
     gc.disable()  # importing the provider SDKs allocates a million long-lived objects; scanning them doubles the time
     from components.platform import build
 
-    importlib.import_module(f"components.{platform.backend}")  # what build() is going to import
+    importlib.import_module(f"components.{platform.backend}.back_end")  # what build() is going to import
 
     gc.freeze()
     gc.enable()
@@ -37,9 +38,9 @@ def main() -> None:
 
 
 def refuse_another_cluster(platform: Platform) -> None:
-    """Raise SpecErrors where the platform would be another cluster than the one that stands."""
+    """Raise ConfigErrors where the platform would be another cluster than the one that stands."""
     if errors := another_cluster(platform, read_standing()):
-        raise SpecErrors(errors, f"stack {pulumi.get_stack()}")
+        raise ConfigErrors(errors, f"stack {pulumi.get_stack()}")
 
 
 main()

@@ -5,27 +5,25 @@ from typing import Any
 
 import pulumi
 
-from components.access import ClusterAccess
-from components.built import Built
-from components.claims import Claims
-from components.compute_classes import ComputeClasses
-from components.device_plugin import DevicePlugin
-from components.dra_driver import DraDriver
-from components.drain import drain_hook
-from components.identity import NODES, NodeIdentity
-from components.jobset import JobSet
-from components.kueue import Kueue
-from components.multikueue import MultiKueueManager
-from components.multikueue_worker import MultiKueueWorker
-from components.namespaces import Namespaces
-from components.pod_security import PodSecurity
+from components.built_cluster import Built
+from components.compute.drain_hook import drain_hook
+from components.gcp.enabled_apis import Services
+from components.gcp.node_identity import NODES, NodeIdentity
+from components.kubernetes.admission_policy import POD_SECURITY, UNQUEUED_TPUS, AdmissionPolicy
+from components.kubernetes.chart import InstalledChart
+from components.kubernetes.claims import Claims
+from components.kubernetes.cluster_access import ClusterAccess
+from components.kubernetes.compute_classes import ComputeClasses
+from components.kubernetes.device_plugin import DevicePlugin
+from components.kubernetes.multikueue_manager import MultiKueueManager
+from components.kubernetes.multikueue_worker import MultiKueueWorker
+from components.kubernetes.namespaces import Namespaces
+from components.kubernetes.queues import Queues
+from components.kubernetes.webhook_retry import webhook_gate
 from components.protection import Protection, kept, registered_from_now_on
-from components.queues import Queues
-from components.readiness import webhook_gate
-from components.services import Services
-from components.unqueued import UnqueuedTpus
-from spec import multikueue, pod_security, queueing, unqueued
-from spec.platform import Platform
+from plan import multikueue, pod_security, queues, unqueued_tpus
+from plan.charts import DRA_DRIVER, JOBSET, KUEUE
+from plan.platform import Platform
 
 
 def build(platform: Platform) -> dict[str, Any]:
@@ -42,11 +40,11 @@ def build(platform: Platform) -> dict[str, Any]:
     )
     # A back end is imported where it is used: each loads large parts of the provider SDK that the other never needs.
     if platform.backend == "gke":
-        from components.gke import build_gke
+        from components.gke.back_end import build_gke
 
         built = build_gke(platform, services, identity)
     else:
-        from components.compute import build_compute
+        from components.compute.back_end import build_compute
 
         built = build_compute(platform, services, identity, drain)
     access = built.access
@@ -68,7 +66,7 @@ def install_namespaces(platform: Platform, access: ClusterAccess) -> Mapping[str
         return dict.fromkeys(platform.workload_namespaces, ())
     made = Namespaces("namespaces", platform=platform, access=access).by_name
     if security := pod_security.policy(platform):
-        PodSecurity("pod-security", policy=security, access=access)
+        AdmissionPolicy(POD_SECURITY, "pod-security", policy=security, access=access)
     return {name: [namespace] for name, namespace in made.items()}
 
 
@@ -83,17 +81,17 @@ def install_controllers(
         DevicePlugin("device-plugin", access=access, opts=kept(platform))
     driver: list[pulumi.Resource] = []
     if platform.installs("dra-driver"):
-        driver = [DraDriver("dra-driver", platform=platform, access=access, opts=kept(platform)).release]
+        driver = [InstalledChart(DRA_DRIVER, platform=platform, access=access, opts=kept(platform)).release]
     after: list[pulumi.Resource] = []
     if any(plan.devices == "dra" for plan in platform.shared_plans):
         # Also on a manager, which has no driver: Kueue counts a job's devices there before it hands the job out.
         after += Claims("claims", platform=platform, access=access, namespaces=namespaces, after=driver).device_classes
     if platform.installs("jobset"):
-        after.append(JobSet("jobset", platform=platform, access=access, opts=kept(platform)).release)
+        after.append(InstalledChart(JOBSET, platform=platform, access=access, opts=kept(platform)).release)
     if not platform.queues:
         return []
     if platform.installs("kueue"):
-        after = [Kueue("kueue", platform=platform, access=access, after=after, opts=kept(platform)).release]
+        after = [InstalledChart(KUEUE, platform=platform, access=access, after=after, opts=kept(platform)).release]
     gate, checks = webhook_gate(), {}
     if platform.multikueue and platform.is_manager:
         manager = MultiKueueManager(
@@ -105,8 +103,8 @@ def install_controllers(
             gate=gate,
         )
         checks[multikueue.CHECK] = manager.check
-    if refusal := unqueued.policy(platform):
-        UnqueuedTpus("unqueued-tpus", policy=refusal, access=access)
+    if refusal := unqueued_tpus.policy(platform):
+        AdmissionPolicy(UNQUEUED_TPUS, "unqueued-tpus", policy=refusal, access=access)
     Queues("queues", platform=platform, access=access, namespaces=namespaces, after=after, gate=gate, checks=checks)
     return after
 
@@ -124,7 +122,7 @@ def exports(platform: Platform, built: Built) -> dict[str, Any]:
         "slices": {plan.name: plan.summary() for plan in platform.slice_plans},
         "queues": {
             queue.name: {"namespaces": list(queue.namespaces), "slices": dict(queue.spec.slices)}
-            for queue in queueing.cluster_queues(platform)
+            for queue in queues.cluster_queues(platform)
         },
         "totals": platform.totals,
         **built.facts,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pulumi
 
-from spec.platform import Platform
+from plan.platform import Platform
 
 
 def kept(platform: Platform) -> pulumi.ResourceOptions:

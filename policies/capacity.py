@@ -5,12 +5,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from catalogue.generations import GENERATIONS, Generation
+from catalogue.machines import MACHINES
 from policies import tokens
 from policies.nodes import CONFIG, keeps_default_pool
 from policies.registry import Resource, Stack
 from policies.tpu import autoscaled, dims, looks_like_tpu, referred, template_of
 from policies.values import Props, at, items, number, text
-from spec.catalogue import GENERATIONS, MACHINES, Generation
 
 REGION_ZONES = 3
 """Zones over which GKE spreads the default pool of a regional cluster that names none."""

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import Any
 
+from plan.hosts import API_PORT
 from policies.values import UNKNOWN, at, items, text
-from spec.hosts import API_PORT
 
 # Nobody on the internet has an address of these.
 INTERNAL = tuple(

@@ -2,12 +2,12 @@
 
 import re
 
+from catalogue import topology
+from catalogue.labels import TOPOLOGY_LABEL
+from catalogue.machines import MACHINES, Machine
 from policies import tokens
 from policies.registry import Resource, Stack
 from policies.values import Props, at, is_set, items, known, mapping, text
-from spec import topology
-from spec.catalogue import MACHINES, Machine
-from spec.queueing import TOPOLOGY_LABEL
 
 _TPU_MACHINE = re.compile(r"(.*/)?(ct[0-9]|tpu)")
 

@@ -2,14 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from plan.platform import Platform
 from tools.generated import ROOT, Generated
-
-if TYPE_CHECKING:
-    from spec.platform import Platform
 
 app = typer.Typer(help="Commands around a TPU platform.", no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -60,15 +58,15 @@ def _stack_file(stack: str | None, file: Path | None) -> Path:
     return path
 
 
-def _platform(path: Path, as_json: bool) -> "Platform":
+def _platform(path: Path, as_json: bool) -> Platform:
     """The platform in a stack file; ends the command with everything that is wrong with it."""
-    from spec.errors import SpecErrors
-    from spec.load import load_stack_file
+    from platform_config.errors import ConfigErrors
+    from rules.load import load_stack_file
     from tools.explain import errors_as_json
 
     try:
         return load_stack_file(path)
-    except SpecErrors as errors:
+    except ConfigErrors as errors:
         typer.echo(errors_as_json(errors) if as_json else str(errors), err=not as_json)
         raise typer.Exit(CONFIGURATION_ERROR) from None
 
@@ -94,7 +92,7 @@ def workload(
 
     Exit code 1: the workload does not fit the platform, or the configuration has errors. 2: wrong usage.
     """
-    from spec.workload import WorkloadError
+    from plan.workload import WorkloadError
     from tools import workload as manifests
 
     platform = _platform(_stack_file(stack, file), as_json)
@@ -187,8 +185,8 @@ def preflight(
     """
     from rich.console import Console
 
-    from spec.load import stack_name
-    from spec.stack_file import read
+    from platform_config.reading import stack_name
+    from platform_config.stack_file import read
     from tools.preflight.cloud import Cloud
     from tools.preflight.findings import as_json as to_json
     from tools.preflight.findings import as_table, summary
@@ -224,7 +222,7 @@ def permissions(
 
     Exit code 1: the configuration has errors, or a resource type's permissions are not known. 2: wrong usage.
     """
-    from spec.load import stack_name
+    from platform_config.reading import stack_name
     from tools import permissions as text
     from tools.registrations import registrations
 

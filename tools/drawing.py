@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from xml.sax.saxutils import escape
 
-from spec.cluster import GkeCluster
-from spec.hosts import replica_zones
-from spec.platform import Platform
-from spec.self_managed import SelfManagedCluster
-from spec.slices import SlicePlan
+from plan.hosts import replica_zones
+from plan.platform import Platform
+from plan.slices import SlicePlan
+from platform_config.cluster import GkeCluster
+from platform_config.self_managed import SelfManagedCluster
 
 WIDTH, HEIGHT, GAP, MARGIN, COLUMNS = 250, 92, 16, 18, 3
 TITLE = 26

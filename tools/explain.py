@@ -8,10 +8,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from spec.errors import SpecErrors
-from spec.hosts import HostGroup, slice_groups
-from spec.platform import Platform
-from spec.slices import HOURS_PER_MONTH, SlicePlan
+from plan.hosts import HostGroup, slice_groups
+from plan.platform import Platform
+from plan.slices import HOURS_PER_MONTH, SlicePlan
+from platform_config.errors import ConfigErrors
+from rules.check import warnings
 from tools.drawing import cluster_words
 
 NEVER_WRAPPED = ("slices", "one slice")
@@ -34,7 +35,7 @@ def as_json(platform: Platform) -> str:
             ],
             "groups": [_group(group) for plan in platform.slice_plans for group in _groups(platform, plan)],
             "totals": platform.totals,
-            "warnings": [_notice(warning) for warning in platform.warnings],
+            "warnings": [_notice(warning) for warning in warnings(platform)],
         },
         indent=2,
     )
@@ -63,7 +64,7 @@ def _group(group: HostGroup) -> dict[str, Any]:
     }
 
 
-def errors_as_json(errors: SpecErrors) -> str:
+def errors_as_json(errors: ConfigErrors) -> str:
     """`{"errors": [{"path", "message", "hint"}]}`."""
     return json.dumps({"errors": [_notice(error) for error in errors.errors]}, indent=2)
 
@@ -83,10 +84,10 @@ def as_text(platform: Platform) -> RenderableType:
         table.add_column(column, no_wrap=column in NEVER_WRAPPED, overflow="fold")
     for plan in platform.slice_plans:
         table.add_row(*_row(plan))
-    warnings = [
-        Text(f"warning: {warning.path}\n  {warning.message}\n  -> {warning.hint}") for warning in platform.warnings
+    notices = [
+        Text(f"warning: {warning.path}\n  {warning.message}\n  -> {warning.hint}") for warning in warnings(platform)
     ]
-    return Group(heading, table, _totals(platform), *_quotas(platform), *_inside_lines(platform), *warnings)
+    return Group(heading, table, _totals(platform), *_quotas(platform), *_inside_lines(platform), *notices)
 
 
 def _row(plan: SlicePlan) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from spec.recreation import makes_hosts_anew
+from plan.recreation import makes_hosts_anew
 from tools.gate_preview import UNKNOWN, Effect, Preview, Step
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from spec.slices import HOURS_PER_MONTH
+from plan.slices import HOURS_PER_MONTH
 from tools.gate import Finding, Verdict
 from tools.gate_preview import Effect, Preview
 from tools.gate_totals import Totals, UnknownTotalsError, after, before

@@ -12,9 +12,10 @@ from typing import Any
 
 from pydantic.dataclasses import dataclass
 
-from spec.errors import SpecErrors
-from spec.load import PROJECT_KEY, load_platform
-from spec.platform import PLATFORM_KEY
+from platform_config.errors import ConfigErrors
+from platform_config.platform import PLATFORM_KEY
+from platform_config.reading import PROJECT_KEY
+from rules.load import load_platform
 from tools.gate_preview import Effect, Preview
 
 EMPTY: Mapping[str, Any] = {"slices": 0, "hosts": 0, "chips": 0, "price_per_hour_usd": 0.0}
@@ -64,7 +65,7 @@ def after(preview: Preview) -> Totals:
         platform = load_platform(raw, project=preview.config.get(PROJECT_KEY))
     except json.JSONDecodeError:
         raise UnknownTotalsError(f"{PLATFORM_KEY} is not readable; it holds a secret") from None
-    except SpecErrors as errors:  # their text may quote the configuration, which is not for a comment
+    except ConfigErrors as errors:  # their text may quote the configuration, which is not for a comment
         places = ", ".join(error.path for error in errors.errors)
         raise UnknownTotalsError(f"the configuration is not valid ({places})") from None
     return _totals(platform.totals, [plan.summary() for plan in platform.slice_plans])

@@ -4,9 +4,9 @@ hold one against that somebody else runs."""
 import json
 from typing import Any
 
-from spec import kueue
-from spec.platform import Platform
-from spec.workload import JOBSET_API
+from plan import kueue_configuration
+from plan.platform import Platform
+from plan.workload import JOBSET_API
 
 
 class NoQueuesError(Exception):
@@ -22,7 +22,9 @@ def as_text(platform: Platform) -> str:
         f"What platform {platform.name} configures Kueue with where it installs it.",
         f"API versions: {', '.join(found['apis'])}. Tried with the charts {tried}.",
     ]
-    return "".join(f"# {line}\n" for line in head) + kueue.render(kueue.configuration(platform))
+    return "".join(f"# {line}\n" for line in head) + kueue_configuration.render(
+        kueue_configuration.configuration(platform)
+    )
 
 
 def as_json(platform: Platform) -> str:
@@ -30,7 +32,9 @@ def as_json(platform: Platform) -> str:
 
     `apis`: versions that queues and workloads are written in; `charts`: what they were tried with.
     """
-    configuration = kueue.configuration(platform).model_dump(mode="json", by_alias=True, exclude_none=True)
+    configuration = kueue_configuration.configuration(platform).model_dump(
+        mode="json", by_alias=True, exclude_none=True
+    )
     return json.dumps({**_found(platform), "configuration": configuration}, indent=2)
 
 
@@ -39,6 +43,6 @@ def _found(platform: Platform) -> dict[str, Any]:
         raise NoQueuesError("the platform has no queues, so it asks nothing of Kueue")
     software = platform.software
     return {
-        "apis": [kueue.OBJECTS_API, JOBSET_API],
+        "apis": [kueue_configuration.OBJECTS_API, JOBSET_API],
         "charts": {"kueue": software.kueue.version, "jobset": software.jobset.version},
     }

@@ -5,12 +5,14 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from spec import topology
-from spec.catalogue import GENERATIONS, MACHINES, Generation, Machine
-from spec.platform import PLATFORM_KEY
-from spec.rules.held import HELD, HELD_OF_GROUPS, Held
-from spec.rules.registry import PLATFORM, QUEUES, SHAPE, SIZE, SLICE, Rule
-from spec.shape import shape
+from catalogue import topology
+from catalogue.generations import GENERATIONS, Generation, HostImage
+from catalogue.machines import MACHINES, Machine
+from plan.shape import shape
+from platform_config.platform import PLATFORM_KEY, PlatformConfig
+from rules.check import SCOPES
+from rules.invariants import HELD, HELD_OF_GROUPS, Held
+from rules.registry import Rule
 from tools.permission_page import permissions_page
 from tools.policies_page import policies_page
 from tools.schema import NULL, models, platform_schema
@@ -21,7 +23,7 @@ NOTE = "<!-- Made by `python -m tools docs --write`; edit the models or rules in
 def configuration_page() -> str:
     """docs/configuration.md: one table for each model."""
     schema = platform_schema()
-    definitions = {"Platform": schema, **schema["$defs"]}
+    definitions = {PlatformConfig.__name__: schema, **schema["$defs"]}
     lines = [
         "# Configuration",
         "",
@@ -35,7 +37,8 @@ def configuration_page() -> str:
     ]
     for model in models():
         if model.__name__ in definitions:
-            lines += _section(model.__name__, definitions[model.__name__])
+            definition = definitions[model.__name__]
+            lines += _section("Platform" if model is PlatformConfig else model.__name__, definition)
     return "\n".join(lines) + "\n"
 
 
@@ -126,6 +129,11 @@ def topologies_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def _without_gke(generation: Generation) -> str:
+    images = generation.without_gke
+    return f"image `{images.family}`" if isinstance(images, HostImage) else f"no: {images.reason}"
+
+
 def _generation_row(generation: Generation) -> str:
     price = generation.price
     cells = (
@@ -137,7 +145,7 @@ def _generation_row(generation: Generation) -> str:
         "yes" if generation.dws else "no",
         "yes" if generation.dra else "no",
         generation.min_version or "any",
-        f"no: {generation.off_compute}" if generation.off_compute else f"image `{generation.image}`",
+        _without_gke(generation),
         ", ".join(generation.zones),
         f"{price.amount:.2f} ({price.as_of}); spot about {generation.spot_factor:.0%}" if price else "unknown",
     )
@@ -184,11 +192,7 @@ def rules_page() -> str:
         "A rule is about any cluster, about GKE, or about clusters without GKE: `kind: self-managed` and `existing`.",
     ]
     sections: tuple[tuple[str, list[Rule[Any]]], ...] = (
-        ("Shape of a slice", list(SHAPE.rules)),
-        ("All slices together", list(SIZE.rules)),
-        ("A slice within its platform", list(SLICE.rules)),
-        ("The platform as a whole", list(PLATFORM.rules)),
-        ("Queues", list(QUEUES.rules)),
+        *((title, list(scope.rules)) for title, scope in SCOPES.items()),
     )
     for title, rules in sections:
         lines += ["", f"## {title}", "", "| rule | level | about | reason | source |", "|---|---|---|---|---|"]

@@ -13,7 +13,7 @@ from google.protobuf import json_format
 from pulumi.runtime import mocks
 
 from components.platform import build
-from spec.platform import Platform
+from plan.platform import Platform
 from tools.in_process import run
 
 

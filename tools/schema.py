@@ -10,8 +10,8 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from spec.load import PROJECT_ID, PROJECT_KEY
-from spec.platform import PLATFORM_KEY, Platform
+from platform_config.platform import PLATFORM_KEY, PlatformConfig
+from platform_config.reading import PROJECT_ID, PROJECT_KEY
 
 NULL = {"type": "null"}
 
@@ -46,14 +46,15 @@ def stack_file_schema() -> dict[str, Any]:
 
 def platform_schema() -> dict[str, Any]:
     """The schema of the platform by itself: without the project, which has a key of its own, and with descriptions."""
-    schema = Platform.model_json_schema()
+    schema = PlatformConfig.model_json_schema()
     del schema["properties"]["project"]
     schema["required"].remove("project")
-    definitions = {"Platform": schema, **schema["$defs"]}
+    definitions = {PlatformConfig.__name__: schema, **schema["$defs"]}
     for model in models():
+        properties = definitions[model.__name__]["properties"]
         for key, description in field_descriptions(model).items():
-            if key in definitions[model.__name__]["properties"]:
-                definitions[model.__name__]["properties"][key]["description"] = description
+            if key in properties:
+                properties[key]["description"] = description
     return _tidy(schema)  # type: ignore[no-any-return]
 
 
@@ -97,7 +98,7 @@ def _set_values(value: Any) -> Any:
     return [_set_values(item) for item in value] if isinstance(value, list) else value
 
 
-def models(root: type[BaseModel] = Platform) -> Iterator[type[BaseModel]]:
+def models(root: type[BaseModel] = PlatformConfig) -> Iterator[type[BaseModel]]:
     """A model and every model below it, each once, in the order in which keys name them."""
     seen: set[type[BaseModel]] = set()
     waiting = [root]

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import yaml
 
-from spec import workload
-from spec.platform import Platform
-from spec.workload import Manifest, WorkloadError
+from plan import workload
+from plan.platform import Platform
+from plan.workload import Manifest, WorkloadError
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from plan.multikueue import ACCOUNT as MANAGER
 from policies import tokens
 from policies.ranges import everybody
 from policies.registry import RESOURCE, STACK, Resource, Setting, Settings, Stack, StackFinding
 from policies.values import UNKNOWN, Finding, at, expect, items, refuse, text
-from spec.multikueue import ACCOUNT as MANAGER
 
 DNS_ENDPOINT = "controlPlaneEndpointsConfig.dnsEndpointConfig"
 

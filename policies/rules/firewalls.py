@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from plan.hosts import API_PORT
 from policies import tokens
 from policies.ranges import covers, everybody, opened
 from policies.registry import RESOURCE, Resource, Settings
 from policies.values import UNKNOWN, Finding, at, is_set, items, mapping, text
-from spec.hosts import API_PORT
 
 SOURCES = ("sourceRanges", "sourceTags", "sourceServiceAccounts")
 # Of rules in policies; the last two are lists that others keep, of countries and of whole clouds.

@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from catalogue.labels import DRA_LABEL
 from policies import tokens
 from policies.pods import images
 from policies.registry import RESOURCE, STACK, Resource, Setting, Settings, Stack, StackFinding
 from policies.tpu import may_have_tpus
 from policies.values import UNKNOWN, Finding, at, is_set, mapping, require, settled, text
-from spec.slices import DRA_LABEL
 
 DEVICE_PLUGIN = re.compile(r"(^|/)tpu-device-plugin(:|@|$)")
 DRA_CHART = "dra-driver-google-tpu"

@@ -3,6 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
+from catalogue.generations import GENERATIONS
+from catalogue.labels import FLAVOR_LABEL
+from plan.flavors import RESOURCES
 from policies import tokens
 from policies.capacity import capacity
 from policies.registry import (
@@ -19,8 +22,6 @@ from policies.registry import (
 from policies.rules.queues import flavors_of
 from policies.tpu import may_have_tpus, pairs, pool_machine, template_machine, template_of, zones
 from policies.values import UNKNOWN, Finding, at, expect, items, mapping, number, text
-from spec.catalogue import GENERATIONS
-from spec.queueing import FLAVOR_LABEL, RESOURCES
 
 CLOUD_LABELS = {
     tokens.CLUSTER: "resourceLabels",

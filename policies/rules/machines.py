@@ -2,6 +2,10 @@
 
 from collections.abc import Iterator
 
+from catalogue.generations import OnlyOnGke
+from catalogue.labels import ACCELERATOR_LABEL, CHIPS_LABEL, TOPOLOGY_LABEL
+from catalogue.limits import MAX_HOSTS_PER_POOL
+from plan.capacity import CAPACITY_MODELS, FLEX_SECONDS, RESERVATION_KEY, OnCompute
 from policies import tokens
 from policies.registry import RESOURCE, STACK, Resource, Settings, Stack, StackFinding
 from policies.tpu import (
@@ -33,12 +37,11 @@ from policies.values import (
     settled,
     text,
 )
-from spec.capacity import MAX_FLEX_SECONDS, RESERVATION_KEY, SCHEDULING
-from spec.catalogue import MAX_HOSTS_PER_POOL
-from spec.queueing import ACCELERATOR_LABEL, CHIPS_LABEL, TOPOLOGY_LABEL
 
 MACHINES_AND_TEMPLATES = (*tokens.TEMPLATES, tokens.INSTANCE, *tokens.DERIVED_INSTANCES)
-PROVISIONING_MODELS = tuple(scheduling.provisioning_model for scheduling in SCHEDULING.values())
+PROVISIONING_MODELS = tuple(
+    model.compute.provisioning_model for model in CAPACITY_MODELS.values() if isinstance(model.compute, OnCompute)
+)
 
 
 @RESOURCE.rule(
@@ -142,8 +145,8 @@ def vm_tpu_machine(template: Resource, settings: Settings) -> Iterator[Finding]:
         if looks_like_tpu(name):
             yield Finding("machineType", f"{name} is not in the catalogue")
         return
-    if machine.generation.off_compute:
-        yield Finding("machineType", f"{name}: {machine.generation.off_compute}")
+    if isinstance(machine.generation.without_gke, OnlyOnGke):
+        yield Finding("machineType", f"{name}: {machine.generation.without_gke.reason}")
     if topology and (problem := shape_problem(machine, topology)):
         yield Finding("metadata.kube-labels", problem)
 
@@ -239,7 +242,7 @@ def _run_time(template: Resource, model: object) -> Iterator[Finding]:
     if model == "FLEX_START":
         if seconds is None and not is_set(template.props, path):
             yield Finding(path, "is not set")
-        if seconds is not None and seconds > MAX_FLEX_SECONDS:
+        if seconds is not None and seconds > FLEX_SECONDS:
             yield Finding(f"{path}.seconds", f"is {seconds}, more than seven days")
         yield from expect(template.props, "scheduling.instanceTerminationAction", "DELETE")
     elif model == "RESERVATION_BOUND" and is_set(template.props, path):

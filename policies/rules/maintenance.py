@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from platform_config.cluster import MAX_EXCLUSIONS
 from policies import tokens
 from policies.registry import RESOURCE, Resource, Settings
 from policies.values import UNKNOWN, Finding, at, is_set, items, refuse, require, settled, text
-from spec.cluster import MAX_EXCLUSIONS
 
 HELD_SCOPES = ("NO_MINOR_OR_NODE_UPGRADES", "NO_UPGRADES")
 

@@ -8,7 +8,7 @@ from policies.nodes import CONFIG, keeps_default_pool, node_configs
 from policies.registry import PRODUCTION, RESOURCE, Resource, Settings, in_production
 from policies.tpu import lent, looks_like_tpu
 from policies.values import Finding, at, is_set, items, known, number, refuse, require, text
-from spec.rules.slices import GKE_POOL_NAME_LIMIT
+from rules.slices import GKE_POOL_NAME_LIMIT
 
 POOL_NAME = re.compile(rf"[a-z]([-a-z0-9]{{0,{GKE_POOL_NAME_LIMIT - 2}}}[a-z0-9])?")
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Any
 
+from catalogue.labels import TOPOLOGY_LABEL
 from policies import tokens
 from policies.registry import RESOURCE, STACK, Resource, Setting, Settings, Stack, StackFinding
 from policies.values import UNKNOWN, Finding, at, items, known, mapping, settled, text
-from spec.queueing import TOPOLOGY_LABEL
 
 OTHERS_FLAVORS = Setting(
     "flavors",

@@ -6,11 +6,11 @@ from typing import Any
 
 import yaml
 
+from plan.hosts import JOIN_TOKEN
 from policies import tokens
 from policies.pods import containers, pods
 from policies.registry import RESOURCE, Resource, Settings
 from policies.values import Finding, at, is_set, items, known, strings, text
-from spec.hosts import JOIN_TOKEN
 
 SECRETS = {
     "a Kubernetes bootstrap token": JOIN_TOKEN,

@@ -3,6 +3,11 @@
 import re
 from collections.abc import Iterator
 
+from catalogue import versions
+from catalogue.labels import DRA_LABEL, QUEUED_LABEL
+from catalogue.limits import MAX_HOSTS_PER_POOL
+from catalogue.machines import MACHINES, Machine
+from plan.capacity import FLEX_SECONDS, RESERVATION_KEY
 from policies import tokens
 from policies.nodes import CONFIG
 from policies.registry import RESOURCE, Resource, Settings
@@ -18,11 +23,6 @@ from policies.tpu import (
     zones,
 )
 from policies.values import UNKNOWN, Finding, at, expect, items, known, mapping, number, refuse, require, settled, text
-from spec import versions
-from spec.capacity import MAX_FLEX_SECONDS, RESERVATION_KEY
-from spec.catalogue import MACHINES, MAX_HOSTS_PER_POOL, Machine
-from spec.labels import QUEUED_LABEL
-from spec.slices import DRA_LABEL
 
 RESERVATION = re.compile(
     r"(projects/[^/]+/reservations/)?[a-z][-a-z0-9]*(/reservationBlocks/[^/]+(/reservationSubBlocks/[^/]+)?)?"
@@ -199,8 +199,7 @@ def tpu_capacity(pool: Resource, settings: Settings) -> Iterator[Finding]:
     "tpu-lent-hosts",
     tokens.NODE_POOL,
     reason="Hosts of flex-start are lent for at most seven days, start from none, and are never repaired.",
-    remedy="Set autoRepair: false, autoscaling from 0, locationPolicy: ANY and maxRunDuration up to"
-    f" {MAX_FLEX_SECONDS}s",
+    remedy=f"Set autoRepair: false, autoscaling from 0, locationPolicy: ANY and maxRunDuration up to {FLEX_SECONDS}s",
     source="GKE documentation, flex-start; cluster-toolkit gke-consumption-options",
 )
 def tpu_lent_hosts(pool: Resource, settings: Settings) -> Iterator[Finding]:
@@ -215,7 +214,7 @@ def tpu_lent_hosts(pool: Resource, settings: Settings) -> Iterator[Finding]:
     yield from require(pool.props, "autoscaling")
     yield from expect(pool.props, "autoscaling.locationPolicy", "ANY")
     seconds = number({"seconds": text(pool.props, f"{CONFIG}.maxRunDuration").removesuffix("s")}, "seconds")
-    if seconds is not None and seconds > MAX_FLEX_SECONDS:
+    if seconds is not None and seconds > FLEX_SECONDS:
         yield Finding(f"{CONFIG}.maxRunDuration", f"is {seconds}s, more than seven days")
 
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from posixpath import normpath
 from typing import Any
 
+from plan.pod_security import BASELINE_CAPABILITIES, TPU_CAPABILITIES
 from policies import tokens
 from policies.pods import containers, images, pods
 from policies.registry import RESOURCE, Resource, Setting, Settings
 from policies.values import UNKNOWN, Finding, at, is_set, items, number, text
-from spec.pod_security import BASELINE_CAPABILITIES, TPU_CAPABILITIES
 
 OLD_REGISTRIES = ("k8s.gcr.io/",)
 

@@ -33,7 +33,7 @@ REPEATS = 3
 SPEC = """
 import sys, time
 from tests.bench.platforms import platform
-from spec.load import load_platform
+from rules.load import load_platform
 raw = platform(int(sys.argv[1]))
 start = time.perf_counter()
 pools = sum(len(plan.pools) for plan in load_platform(raw, project="my-project").slice_plans)

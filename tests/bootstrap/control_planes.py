@@ -9,15 +9,15 @@ from typing import Any
 import yaml
 from cryptography import x509
 
+from plan.hosts import control_plane_machines, control_plane_metadata
+from plan.platform import Platform
 from sandbox.kubernetes.joining import ca_cert_hash
 from sandbox.tests.emulated_google import PROJECT
 from sandbox.toolchain.kubernetes_binaries import KUBERNETES_VERSION
-from spec.hosts import control_plane_machines, control_plane_metadata
-from spec.platform import Platform
 from tests.bootstrap.conftest import MakeMachine
 from tests.bootstrap.google import ACCESSOR, CONTROL_PLANE, VERSION_ADDER, VERSION_MANAGER, Secrets
 from tests.bootstrap.machine import Boot, Machine
-from tests.spec.platforms import SELF_MANAGED, load
+from tests.platforms import SELF_MANAGED, load
 
 API_ADDRESS = "10.0.0.5"
 COMMAND = "/usr/local/sbin/tpu-control-plane"

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from components.boot_scripts import boot_script
+from components.compute.boot_script import boot_script
+from plan.hosts import API_PORT
 from sandbox import toolchain
-from spec.hosts import API_PORT
 from tests.bootstrap.google import DOCKER_KEY, KUBERNETES_KEY, Vm, fingerprint
 
 BOOT_UNIT = "tpu-boot.service"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from spec.hosts import boot_metadata, slice_groups
+from plan.hosts import boot_metadata, slice_groups
 from tests.bootstrap.conftest import MakeMachine
 from tests.bootstrap.google import ACCESSOR, NODES, Secrets
 from tests.bootstrap.machine import Machine
-from tests.spec.platforms import SELF_MANAGED, load
+from tests.platforms import SELF_MANAGED, load
 
 PLATFORM = load(
     {"train": {"machine_type": "ct6e-standard-4t", "topology": "4x4", "max_pods_per_node": 64}}, cluster=SELF_MANAGED

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from spec.platform import Platform
-from spec.rules.clusters import NARROWEST_SERVICES, WIDEST_SERVICES
+from plan.platform import Platform
+from rules.clusters import NARROWEST_SERVICES, WIDEST_SERVICES
 from tests.bootstrap.conftest import MakeMachine, NewSecrets
 from tests.bootstrap.control_planes import (
     API_ADDRESS,

@@ -12,8 +12,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.boot_scripts import boot_script
-from spec.hosts import METADATA_GROUP
+from components.compute.boot_script import boot_script
+from plan.hosts import METADATA_GROUP
 from tests.bootstrap.conftest import MakeMachine, NewSecrets
 from tests.bootstrap.google import DOCKER_KEY, KUBERNETES_KEY, STRANGE_KEY, STRANGER, Secrets, armored, fingerprint
 from tests.bootstrap.machine import Boot, Machine

@@ -21,13 +21,13 @@ import pytest
 import yaml
 from cryptography import x509
 
+from plan.platform import Platform
 from sandbox.google.machines import MachineType
 from sandbox.kubernetes.joining import JoinSecret, Kubelet, join
 from sandbox.kubernetes.kubeadm import PREINSTALLED
 from sandbox.kubernetes.loops import wait_until
 from sandbox.kubernetes.supervisor import free_ports
 from sandbox.toolchain.kubernetes_binaries import KUBERNETES_VERSION
-from spec.platform import Platform
 from tests.bootstrap.conftest import MakeMachine, NewSecrets
 from tests.bootstrap.control_planes import (
     api_name,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from components.boot_scripts import boot_script
+from components.compute.boot_script import boot_script
 from tests.bootstrap.machine import MOVED, SHIMS, Role
 
 ROLES: tuple[Role, ...] = ("node", "control_plane")

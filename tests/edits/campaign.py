@@ -16,7 +16,7 @@ from tests.edits.plans import PREDICTED, REPLACE, Step, effect_of, predicted
 from tests.edits.table import BASES, Effect, Json, Row
 from tests.graph.edits import lay_foreign, put
 from tests.graph.emulated import PROJECT, UPDATE, EmulatedCloud, recorded
-from tests.spec.platforms import errors
+from tests.platforms import errors
 from tools.gate_preview import EFFECTS, Preview
 from tools.gate_preview import Effect as Sign
 

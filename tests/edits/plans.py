@@ -10,7 +10,7 @@ from typing import Any
 
 from google.protobuf import json_format
 
-from spec.recreation import makes_hosts_anew
+from plan.recreation import makes_hosts_anew
 from tests.edits.table import Effect
 from tests.graph.emulated import CREATE, DELETE, SAME, UPDATE, EmulatedCloud, recorded
 from tests.graph.recording import GraphMonitor, short

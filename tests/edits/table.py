@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from spec.catalogue import IMAGE_PROJECT, V6E
+from catalogue.generations import V6E
 from tests.graph.edits import ABSENT, put
 from tests.graph.emulated import PROJECT
-from tests.spec.platforms import EXISTING, EXISTING_NETWORK, ZONES
+from tests.platforms import EXISTING, EXISTING_NETWORK, ZONES
 
 Json = dict[str, Any]
 
@@ -40,7 +40,7 @@ GKE, SELF_MANAGED, GUEST = "gke", "self-managed", "existing"
 KEY = f"projects/{PROJECT}/locations/us-east5/keyRings/r/cryptoKeys/k"
 IMAGE = f"projects/{PROJECT}/global/images/own"
 UBUNTU = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts"
-TPU_IMAGE = f"projects/{IMAGE_PROJECT}/global/images/family/{V6E.image}"
+TPU_IMAGE = V6E.host_image
 ACCOUNT = f"b@{PROJECT}.iam.gserviceaccount.com"
 RESERVED = {"model": "reservation", "name": "first"}
 OFFICE = {"cidr": "192.0.2.0/24", "name": "office"}

@@ -12,13 +12,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from spec import topology
-from spec.catalogue import GENERATIONS, MACHINES
-from spec.other_words import SLICE as OTHER_WORDS
+from catalogue import topology
+from catalogue.generations import GENERATIONS, HostImage
+from catalogue.machines import MACHINES
+from platform_config.other_words import SLICE as OTHER_WORDS
 from tests.graph.edits import FOREIGN_NETWORK
-from tests.spec import cases_configuration, cases_without_gke, test_rules
-from tests.spec.cases import Case
-from tests.spec.platforms import EXISTING, ZONES, errors, raw
+from tests.platforms import EXISTING, ZONES, errors, raw
+from tests.rules import cases_configuration, cases_without_gke, test_rules
+from tests.rules.cases import Case
 from tools.schema import platform_schema
 
 Json = dict[str, Any]
@@ -56,7 +57,7 @@ def sound(random: Random) -> Json:
     """A platform that most rules let pass: every kind of cluster, shape, capacity model and queue turns up."""
     kind = random.choice(("gke", "gke", "gke", "self-managed", "self-managed", "existing"))
     zone = random.choice(list(ZONES.values()))
-    families = [name for name in ZONES if kind == "gke" or not GENERATIONS[name].off_compute]
+    families = [name for name in ZONES if kind == "gke" or isinstance(GENERATIONS[name].without_gke, HostImage)]
     platform = raw(
         {f"s{index}": _slice(random, random.choice(families), kind) for index in range(random.randint(1, 4))},
         zone=zone,

@@ -18,17 +18,19 @@ import jsonschema
 import kubernetes_validate
 from google.protobuf import json_format
 
+from plan.platform import Platform
+from platform_config.capacity import Reservation
+from platform_config.errors import ConfigErrors
+from platform_config.platform import PLATFORM_KEY
+from platform_config.reading import PROJECT_KEY, given
+from platform_config.stack_file import read
+from rules.load import load_platform, load_stack_file
 from sandbox.plugins.provider import ProviderError
-from spec.capacity import Reservation
-from spec.errors import SpecErrors
-from spec.load import PROJECT_KEY, given, load_platform, load_stack_file
-from spec.platform import PLATFORM_KEY, Platform
-from spec.stack_file import read
 from tests.graph.edits import lay_foreign
 from tests.graph.emulated import EmulatedCloud, recorded
 from tests.graph.recording import GraphMonitor
+from tests.platforms import PROJECT
 from tests.schema.test_kubernetes_objects import RELEASE, validate, whole_numbers
-from tests.spec.platforms import PROJECT
 from tools.explain import as_json
 from tools.schema import stack_file_schema
 
@@ -86,7 +88,7 @@ def _outcome(load: Callable[[], Platform]) -> Outcome:
     try:
         platform = load()
         text = as_json(platform)
-    except SpecErrors as refusal:
+    except ConfigErrors as refusal:
         for error in refusal.errors:
             if not error.path or not error.message:
                 raise Broken("without a path", str(error)) from None

@@ -14,7 +14,7 @@ import pytest
 
 from tests.graph.edits import FOREIGN_NETWORK
 from tests.graph.emulated import EmulatedCloud
-from tests.spec.platforms import raw
+from tests.platforms import raw
 
 from . import generate, outcomes
 from .campaign import clouds, search
@@ -123,7 +123,7 @@ def test_what_the_schema_refuses_is_found(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_duplicate_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue with the same namespace twice once passed all rules."""
-    monkeypatch.setattr("spec.rules.check", lambda *_args, **_settings: ())
+    monkeypatch.setattr("rules.load.check", lambda *_args, **_settings: ())
     platform = raw(queues={"q": {"namespaces": ["a", "a"], "slices": {"train": 1}}})
     outcomes.of_platform(platform)
     with pytest.raises(Broken, match="Duplicate resource URN"):
@@ -131,7 +131,7 @@ def test_a_duplicate_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_the_cloud_refuses_is_found(monkeypatch: pytest.MonkeyPatch, cloud: EmulatedCloud) -> None:
-    monkeypatch.setattr("spec.rules.check", lambda *_args, **_settings: ())
+    monkeypatch.setattr("rules.load.check", lambda *_args, **_settings: ())
     platform = raw(cluster={"version": "1.10"})
     accepted = outcomes.of_platform(platform).platform
     assert accepted is not None

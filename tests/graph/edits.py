@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from rules.cluster_identity import another_cluster
+from rules.load import load_platform
 from sandbox import google
 from sandbox.tests.gcp_plugin_support import DATA
-from spec.load import load_platform
-from spec.standing import another_cluster
 from tests.graph.emulated import DELETE_FIRST, PROJECT, SAME, UPDATE, EmulatedCloud, Planned, recorded
-from tests.spec.platforms import EXISTING_NETWORK
+from tests.platforms import EXISTING_NETWORK
 
 Json = dict[str, Any]
 ABSENT = object()

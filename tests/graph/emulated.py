@@ -20,11 +20,11 @@ from typing import Any
 
 import httpx
 
+from plan import stack_state
 from sandbox import google
 from sandbox.plugins.provider import Change, Subject
 from sandbox.plugins.values import UNKNOWN, plain, unmarshal
 from sandbox.tests.gcp_plugin_support import CONFIG, HOST, configured
-from spec import standing
 from tests.graph.recording import GraphMonitor, Update, record_main, short
 
 Json = dict[str, Any]
@@ -74,9 +74,9 @@ class EmulatedCloud:
         self._maker: dict[str, str] = {}
 
     @property
-    def state(self) -> standing.Standing:
+    def state(self) -> stack_state.Standing:
         """What the engine would have in its state."""
-        return standing.Standing({urn: found.outputs for urn, found in self.standing.items()})
+        return stack_state.Standing({urn: found.outputs for urn, found in self.standing.items()})
 
     def close(self) -> None:
         self._provider.cancel()

@@ -19,8 +19,8 @@ from google.protobuf import json_format
 from pulumi.runtime import mocks, rpc
 from pulumi.runtime.proto import resource_pb2
 
-from components.standing import READ_OUTPUTS, READ_RESOURCES
-from spec import stack_file
+from components.stack_state import READ_OUTPUTS, READ_RESOURCES
+from platform_config import stack_file
 from tools.in_process import run
 
 ROOT = Path(__file__).parents[2]

@@ -10,10 +10,10 @@ import grpc
 import pulumi
 import pytest
 
-from components.standing import GO_ON, READ_OUTPUTS, READ_RESOURCES
-from spec.standing import DATA_DISKS, GKE_CLUSTER, NETWORK, PROVIDER, SUBNET
+from components.stack_state import GO_ON, READ_OUTPUTS, READ_RESOURCES
+from plan.stack_state import DATA_DISKS, GKE_CLUSTER, NETWORK, PROVIDER, SUBNET
 from tests.graph.recording import GraphMonitor, record_main
-from tests.spec.platforms import SELF_MANAGED, raw
+from tests.platforms import SELF_MANAGED, raw
 
 Json = dict[str, Any]
 

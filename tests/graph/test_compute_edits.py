@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import pytest
 
-from spec.catalogue import IMAGE_PROJECT, V6E
+from catalogue.generations import V6E
 from tests.graph.edits import ABSENT, FOREIGN_NETWORK, Clouds, Edit, Json, check, put
 from tests.graph.emulated import CREATE, CREATE_FIRST, DELETE, DELETE_FIRST, PROJECT, REFUSED, UPDATE, recorded
 from tests.graph.recording import Update
 from tests.graph.test_own_template import sound
-from tests.spec.platforms import EXISTING, EXISTING_NETWORK, ZONES
+from tests.platforms import EXISTING, EXISTING_NETWORK, ZONES
 
 GROUP, TEMPLATE = "InstanceGroupManager", "InstanceTemplate"
 TRAIN, SECOND, SERVE = (f"{GROUP} slices-{name}" for name in ("train-0", "train-1", "serve-0"))
@@ -54,10 +54,7 @@ KEY = f"projects/{PROJECT}/locations/us-east5/keyRings/r/cryptoKeys/k"
 IMAGE = f"projects/{PROJECT}/global/images/own"
 GOOGLES_IMAGES = {
     "cluster.image": "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64",
-    **{
-        f"slices.{name}.image": f"projects/{IMAGE_PROJECT}/global/images/family/{V6E.image}"
-        for name in ("train", "serve")
-    },
+    **{f"slices.{name}.image": V6E.host_image for name in ("train", "serve")},
 }
 OFFICE = [{"cidr": "192.0.2.0/24", "name": "office"}]
 HEAD_POOL = {"machine_type": "n2-standard-8", "min": 1}

@@ -9,8 +9,8 @@ import pulumi
 import pytest
 import yaml
 
-from components import readiness
-from components.readiness import retry_while_starting
+from components.kubernetes import webhook_retry
+from components.kubernetes.webhook_retry import retry_while_starting
 from tests.graph.conftest import recorded
 from tests.graph.recording import ROOT, GraphMonitor, reachable, short
 
@@ -94,7 +94,7 @@ def errors(count: int, text: str) -> pulumi.ErrorHookArgs:
 
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readiness, "INTERVAL_SECONDS", 0)
+    monkeypatch.setattr(webhook_retry, "INTERVAL_SECONDS", 0)
 
 
 @pytest.mark.usefixtures("no_waiting")
@@ -103,7 +103,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (1, 'Internal error: failed calling webhook "vclusterqueue.kb.io": connection refused', True),
         (1, "admission webhook denied the request: quota is negative", False),
-        (readiness.GIVE_UP_AFTER + 1, "failed calling webhook", False),
+        (webhook_retry.GIVE_UP_AFTER + 1, "failed calling webhook", False),
     ],
 )
 def test_the_gate_waits_for_a_starting_webhook_and_nothing_else(count: int, text: str, again: bool) -> None:
@@ -117,7 +117,7 @@ def test_a_queue_that_is_still_used_is_said_and_not_waited_for(monkeypatch: pyte
     text = "timed out waiting for the condition"
     args = pulumi.ErrorHookArgs("urn", "", "queues-clusterqueue-team", "type", failed_operation="delete", errors=[text])
     assert asyncio.run(retry_while_starting(args)) is False
-    assert said == [readiness.still_used("queues-clusterqueue-team")]
+    assert said == [webhook_retry.still_used("queues-clusterqueue-team")]
     queues = [
         request
         for request in recorded(STACKS[0], preview=False).requests.values()

@@ -7,11 +7,11 @@ import os
 
 import pytest
 
-from spec.cluster import GkeCluster
-from spec.load import load_platform
-from spec.platform import Platform
-from spec.self_managed import ExistingCluster, SelfManagedCluster
-from spec.standing import another_cluster
+from plan.platform import Platform
+from platform_config.cluster import GkeCluster
+from platform_config.self_managed import ExistingCluster, SelfManagedCluster
+from rules.cluster_identity import another_cluster
+from rules.load import load_platform
 from tests.edits import page
 from tests.edits.arguments import arguments, edited
 from tests.edits.plans import effect_of, predicted
@@ -20,7 +20,7 @@ from tests.graph.edits import Clouds
 from tests.graph.recording import ROOT, Update
 from tests.graph.test_multikueue import EXPORTED, STACK_REFERENCE
 from tests.graph.test_own_template import sound
-from tests.spec.platforms import PROJECT, errors
+from tests.platforms import PROJECT, errors
 
 CASES = [
     pytest.param(row, backend, effect, id=f"{backend}: {row.id}") for row in ROWS for backend, effect in row.backends

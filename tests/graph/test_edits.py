@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from spec.platform import Platform
-from spec.rules.hosts import GKE_SETTINGS
-from spec.self_managed import ExistingCluster, SelfManagedCluster
-from spec.slice import Slice
+from plan.platform import Platform
+from platform_config.self_managed import ExistingCluster, SelfManagedCluster
+from platform_config.slice import Slice
+from rules.hosts import GKE_SETTINGS
 from tests.edits.arguments import arguments, edited
 from tests.graph.edits import ABSENT, Clouds, Edit, Expected, Json, Recorded, check, put
 from tests.graph.emulated import (
@@ -31,7 +31,7 @@ from tests.graph.emulated import (
 )
 from tests.graph.recording import GraphMonitor
 from tests.graph.test_compute_edits import COMPUTE_EDITS, of_compute
-from tests.spec.platforms import ZONES
+from tests.platforms import ZONES
 
 POOL, SECOND, OTHER = "NodePool slices-train-0", "NodePool slices-train-1", "NodePool slices-serve-0"
 SYSTEM, CPU = "NodePool cpu-pools-system", "NodePool cpu-pools-head"

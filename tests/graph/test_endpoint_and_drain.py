@@ -13,16 +13,17 @@ import grpc
 import pulumi
 import pytest
 
-from components import drain, endpoint
-from components.drain import drain_arguments, drain_group, settings_of
-from components.endpoint import Endpoint, known, until_published
-from spec.platform import Platform
-from spec.slice import NodeDrain
+from components.compute import drain_hook, published_endpoint
+from components.compute.drain_hook import drain_arguments, drain_group, settings_of
+from components.compute.published_endpoint import known, until_published
+from components.kubernetes.cluster_access import Endpoint
+from plan.platform import Platform
+from platform_config.slice import NodeDrain
 from tests.graph.conftest import recorded as recorded_stack
 from tests.graph.emulated import recorded
 from tests.graph.recording import STACK_FILES, GraphMonitor, named
 from tests.graph.test_self_managed import TRAIN
-from tests.spec.platforms import EXISTING, EXISTING_NETWORK, ZONES, load
+from tests.platforms import EXISTING, EXISTING_NETWORK, ZONES, load
 
 DRAINED = {**TRAIN, "node_drain": {"grace": "10m", "pdb_timeout": "5m"}}
 MISSING = "invoke of gcp:secretmanager/... failed: googleapi: Error 404: Secret not found or has no versions., notFound"
@@ -43,7 +44,7 @@ Answers = Callable[..., list[Any]]
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     """Lets Secret Manager answer with these in turn, the last one for ever; says what was still to come."""
-    monkeypatch.setattr(endpoint, "INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(published_endpoint, "INTERVAL_SECONDS", 0.0)
 
     def give(*queue: str | Endpoint) -> list[Any]:
         rest = list(queue)
@@ -54,7 +55,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
                 raise Exception(answer)  # as the SDK does for a function that fails
             return answer
 
-        monkeypatch.setattr(endpoint, "current", current)
+        monkeypatch.setattr(published_endpoint, "current", current)
         return rest
 
     return give
@@ -125,14 +126,14 @@ def test_a_refusal_is_not_waited_out(own: Platform, answers: Answers) -> None:
 
 def test_patience_ends_with_what_to_do(own: Platform, answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
     answers(MISSING)
-    monkeypatch.setattr(endpoint, "PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(published_endpoint, "PATIENCE_SECONDS", 0)
     with pytest.raises(pulumi.RunError, match=r"get-serial-port-output tpu-control-plane-0 --zone us-east5-b"):
         asyncio.run(until_published(own))
 
 
 def test_the_endpoint_of_others_is_known() -> None:
     platform = load({"train": TRAIN}, cluster=EXISTING, network=EXISTING_NETWORK)
-    known = asyncio.run(endpoint.current(platform))
+    known = asyncio.run(published_endpoint.current(platform))
     assert known.server == EXISTING["server"]
     assert known.host == "10.0.0.10:6443"
 
@@ -234,8 +235,8 @@ def test_trouble_is_said_and_not_waited_for(
     guest: Platform, warnings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, words: str
 ) -> None:
     put_kubectl(tmp_path, monkeypatch, body)
-    monkeypatch.setattr(drain, "MARGIN_SECONDS", 1)
-    monkeypatch.setattr(drain.hosts, "drain_seconds", lambda _settings: 0)
+    monkeypatch.setattr(drain_hook, "MARGIN_SECONDS", 1)
+    monkeypatch.setattr(drain_hook.hosts, "drain_seconds", lambda _settings: 0)
     asyncio.run(drain_group(guest, "tpu-train-0"))
     (warning,) = warnings
     assert "tpu-train-0 is deleted without having been drained" in warning

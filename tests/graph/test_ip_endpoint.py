@@ -9,7 +9,7 @@ import pytest
 
 from tests.graph.emulated import SAME, UPDATE, EmulatedCloud, Planned, emulated_cloud, recorded
 from tests.graph.recording import GraphMonitor
-from tests.spec.platforms import raw
+from tests.platforms import raw
 
 OFFICE = [{"cidr": "192.0.2.0/24", "name": "office"}]
 

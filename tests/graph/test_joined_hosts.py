@@ -13,14 +13,14 @@ from typing import Any
 import pulumi
 import pytest
 
-from components import endpoint as endpoints
-from components import joined_hosts
-from components.joined_hosts import UNINITIALIZED, absent, until_joined
-from spec.platform import Platform
+from components.compute import joined_hosts
+from components.compute import published_endpoint as endpoints
+from components.compute.joined_hosts import UNINITIALIZED, absent, until_joined
+from plan.platform import Platform
 from tests.graph.emulated import recorded
 from tests.graph.recording import inputs
 from tests.graph.test_self_managed import BASE, GROUP, GUEST, SERVE, TRAIN
-from tests.spec.platforms import load
+from tests.platforms import load
 
 Json = dict[str, Any]
 STASH = "pulumi:index:Stash"

@@ -9,8 +9,8 @@ import pytest
 import yaml
 from pulumi.runtime import mocks, rpc
 
-from components.multikueue_worker import FRAMEWORK_RESOURCES
-from spec.kueue import FRAMEWORKS
+from components.kubernetes.multikueue_worker import FRAMEWORK_RESOURCES
+from plan.kueue_configuration import FRAMEWORKS
 from tests.graph.recording import GraphMonitor, Preview, Update, inputs, reachable, record_main, short
 from tests.graph.test_stacks import check_in_cluster_options
 from tests.schema.test_kubernetes_objects import validate, whole_numbers

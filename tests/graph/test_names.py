@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from tests.graph.recording import record_main
-from tests.spec.platforms import PROJECT, raw
+from tests.platforms import PROJECT, raw
 
 SLICES = {"s": {"machine_type": "ct6e-standard-1t", "topology": "1x1", "count": 4, "capacity": "spot"}}
 

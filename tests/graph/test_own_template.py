@@ -10,12 +10,12 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.own_template import mismatches
-from spec import hosts
-from spec.hosts import HostTemplate
+from components.compute.own_template import mismatches
+from plan import hosts
+from plan.hosts import HostTemplate
 from tests.graph.emulated import recorded
 from tests.graph.recording import Update, inputs_of, named, record_main
-from tests.spec.platforms import ZONES, load
+from tests.platforms import ZONES, load
 
 Json = dict[str, Any]
 NAME = "projects/my-project/global/instanceTemplates/own"

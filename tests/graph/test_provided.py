@@ -8,11 +8,11 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from spec.self_managed import InCluster
+from platform_config.self_managed import InCluster
 from tests.graph.emulated import recorded
 from tests.graph.recording import GraphMonitor, inputs_of, reachable, short
 from tests.graph.test_self_managed import GUEST, SERVE, TRAIN
-from tests.spec.platforms import EXISTING
+from tests.platforms import EXISTING
 
 Json = dict[str, Any]
 

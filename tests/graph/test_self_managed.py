@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from plan.hosts import JOIN_TOKEN
 from sandbox.google.guests import GuestCloud, Machine, machine
 from sandbox.google.world import World
 from sandbox.guests.network import UnreachableError, require_machine
-from spec.hosts import JOIN_TOKEN
 from tests.graph.conftest import recorded as recorded_stack
 from tests.graph.emulated import recorded
 from tests.graph.recording import (
@@ -28,7 +28,7 @@ from tests.graph.recording import (
     record_main,
     short,
 )
-from tests.spec.platforms import EXISTING, EXISTING_NETWORK, ZONES
+from tests.platforms import EXISTING, EXISTING_NETWORK, ZONES
 
 Json = dict[str, Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from spec import recreation
+from plan import recreation
 from tests.graph.recording import (
     ROOT,
     STACK_FILES,
@@ -346,8 +346,8 @@ def test_the_graph_does_not_depend_on_the_hash_seed() -> None:
 def test_a_back_end_is_imported_only_where_it_is_used() -> None:
     """Each loads large parts of the provider SDK: both together made every command a second slower."""
     script = (
-        "import sys; import components.platform; assert 'components.compute' not in sys.modules;"
-        "import components.gke; assert 'components.compute' not in sys.modules;"
+        "import sys; import components.platform; assert 'components.compute.back_end' not in sys.modules;"
+        "import components.gke.back_end; assert 'components.compute.back_end' not in sys.modules;"
         "assert 'pulumi_gcp.storage.bucket' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)

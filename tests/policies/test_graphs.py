@@ -11,11 +11,10 @@ from unittest.mock import patch
 
 import pytest
 
+from catalogue.labels import DRA_LABEL, FLAVOR_LABEL
+from platform_config.platform import PLATFORM_KEY
 from policies.registry import Stack
 from policies.rules import RESOURCE_RULES, STACK_RULES
-from spec.platform import PLATFORM_KEY
-from spec.queueing import FLAVOR_LABEL
-from spec.slices import DRA_LABEL
 from tests.graph.conftest import recorded
 from tests.graph.recording import ROOT, STACK_FILES, GraphMonitor, Update, record_main, stack_config
 from tests.policies.recorded import planned

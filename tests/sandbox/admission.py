@@ -11,11 +11,11 @@ from typing import Any
 
 from google.protobuf import json_format
 
+from plan.admission_policy import Policy
 from sandbox.google.backend import ClusterRef
 from sandbox.kubernetes.api import ApiClient
 from sandbox.kubernetes.backend import KubernetesBackend
 from sandbox.kubernetes.gke import GkeCluster
-from spec.admission import Policy
 from tests.graph.recording import GraphMonitor, record
 
 
@@ -53,14 +53,14 @@ def _recorded(policy: Policy) -> GraphMonitor:
     import pulumi
     import pulumi_kubernetes as k8s
 
-    from components.access import ClusterAccess
-    from components.admission import admission_policy
+    from components.kubernetes.admission_policy import POD_SECURITY, AdmissionPolicy
+    from components.kubernetes.cluster_access import ClusterAccess
 
     def program() -> None:
         nothing = pulumi.Output.from_input("")
         provider = k8s.Provider("provider", kubeconfig="{}")
-        parent = pulumi.ComponentResource("tpu:test:Parent", "parent")
-        admission_policy("under-test", policy, ClusterAccess(nothing, nothing, provider, None, ""), parent)
+        access = ClusterAccess(nothing, nothing, provider, None, "")
+        AdmissionPolicy(POD_SECURITY, "under-test", policy=policy, access=access)
 
     return record(program)
 

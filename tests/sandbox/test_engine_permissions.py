@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from rules.load import load_stack_file
 from sandbox.run_directory import CHECKOUT
-from spec.load import load_stack_file
 from tests.sandbox.conftest import PACK, SLIM, Project
 from tools.permissions import Identity, needed
 from tools.registrations import registrations

@@ -9,10 +9,10 @@ from typing import Any
 import pulumi
 import pytest
 
-from components import endpoint, joined_hosts
-from components.joined_hosts import until_joined
+from components.compute import joined_hosts, published_endpoint
+from components.compute.joined_hosts import until_joined
 from sandbox.tests.guests_support import cloud_controller, running_platform
-from tests.spec.platforms import SELF_MANAGED, load
+from tests.platforms import SELF_MANAGED, load
 
 pytestmark = pytest.mark.sandbox
 
@@ -29,7 +29,7 @@ def test_an_update_sees_which_hosts_have_joined(monkeypatch: pytest.MonkeyPatch)
         async def ask_google(_function: str, arguments: Any) -> Any:
             return {"secretData": json.dumps(lab.payload(arguments["secret"].rpartition("-")[2]))}
 
-        for module in (endpoint, joined_hosts):
+        for module in (published_endpoint, joined_hosts):
             monkeypatch.setattr(module, "ask_google", ask_google)
         asyncio.run(until_joined(platform, ["here-w-001"]))
         monkeypatch.setattr(joined_hosts, "PATIENCE_SECONDS", 0)

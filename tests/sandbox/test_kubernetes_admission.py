@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from plan import pod_security, workload
+from plan.admission_policy import Policy
 from sandbox.kubernetes.api import ApiClient, ApiError, Object
-from spec import pod_security, workload
-from spec.admission import Policy
+from tests.platforms import load
 from tests.sandbox.admission import bare_cluster, install, within
-from tests.spec.platforms import load
 
 pytestmark = pytest.mark.sandbox
 

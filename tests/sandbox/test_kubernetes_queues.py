@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
+from catalogue.labels import FLAVOR_LABEL, QUEUE_LABEL
+from plan import flavors, kueue_configuration, workload
 from sandbox.kubernetes.api import ApiClient, ApiError, Object, is_true
 from sandbox.kubernetes.gke import GkeCluster
 from sandbox.kubernetes.registry import ChartRegistry
 from sandbox.kubernetes.releases import Helm, ReleaseSpec
 from sandbox.tests.kubernetes_support import JOBSET_CHART, KUEUE_API, kueue_release, node_pool
-from spec import kueue, queueing, workload
 from tests.graph.recording import record_main
+from tests.platforms import PROJECT, load, raw
 from tests.sandbox.admission import apply_recorded, within
-from tests.spec.platforms import PROJECT, load, raw
 
 pytestmark = pytest.mark.sandbox
 
@@ -32,7 +33,7 @@ QUEUES = {
 WRITTEN = raw({"serve": SERVE}, queues=QUEUES)
 PLATFORM = load({"serve": SERVE}, queues=QUEUES)
 (PLAN,) = PLATFORM.slice_plans
-(FLAVOR,) = queueing.flavors(PLATFORM).values()
+(FLAVOR,) = flavors.flavors(PLATFORM).values()
 PATIENCE = 60
 POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 
@@ -47,7 +48,7 @@ def client() -> Iterator[ApiClient]:
         registry = ChartRegistry(authority)
         cluster.start()
         try:
-            labels = {queueing.FLAVOR_LABEL: FLAVOR.name}
+            labels = {FLAVOR_LABEL: FLAVOR.name}
             cluster.set_pools(
                 [node_pool("system", "e2-standard-8", 1), node_pool("serve", "ct6e-standard-1t", 3, labels=labels)]
             )
@@ -55,7 +56,7 @@ def client() -> Iterator[ApiClient]:
             helm = Helm(cluster.plane.kubeconfig_path, registry.variables(authority.pair.certificate))
             apply_recorded(found, graph, "Namespace")
             helm.install(ReleaseSpec("jobset", "jobset-system", JOBSET_CHART, "0.12.0", {}, wait=False))
-            helm.install(kueue_release(kueue.render(kueue.configuration(PLATFORM))))
+            helm.install(kueue_release(kueue_configuration.render(kueue_configuration.configuration(PLATFORM))))
             within(PATIENCE, lambda: _applied(found, graph))
             found.create(suspended(of_job("older", BOTH)))
             apply_recorded(found, graph, *POLICIES, named="unqueued-tpus")
@@ -121,7 +122,7 @@ def of_apps(kind: str, *, tpus: bool = True) -> Object:
 
 
 def in_queue(name: str) -> dict[str, Any]:
-    return {"labels": {queueing.QUEUE_LABEL: name}}
+    return {"labels": {QUEUE_LABEL: name}}
 
 
 def owner(kind: str, api_version: str) -> dict[str, Any]:
@@ -165,7 +166,7 @@ def chips(client: ApiClient, queue: str) -> int:
 def test_a_job_without_a_queue_goes_to_the_only_one_of_its_namespace(client: ApiClient) -> None:
     """M2: a Job without the label started at once, on chips that Kueue took for free."""
     job = client.create(of_job("unlabelled", SOLO))
-    assert job["metadata"]["labels"][queueing.QUEUE_LABEL] == "default"
+    assert job["metadata"]["labels"][QUEUE_LABEL] == "default"
     assert job["spec"]["suspend"] is True
     found = admitted(client, job)
     assert found["status"]["admission"]["clusterQueue"] == "one"
@@ -200,7 +201,7 @@ def test_a_job_without_tpus_is_admitted_at_once_where_jobs_go_to_a_queue(client:
 def test_what_would_go_past_the_queues_is_refused(client: ApiClient, bypass: Object) -> None:
     """M2. The message says what to write instead; labels and owners that anybody can write change nothing."""
     said = refused(client, bypass)
-    assert f"write a Job or a JobSet with the label {queueing.QUEUE_LABEL}: QUEUE" in said
+    assert f"write a Job or a JobSet with the label {QUEUE_LABEL}: QUEUE" in said
 
 
 def test_a_job_that_claims_to_be_part_of_a_jobset_is_refused(client: ApiClient) -> None:
@@ -208,7 +209,7 @@ def test_a_job_that_claims_to_be_part_of_a_jobset_is_refused(client: ApiClient) 
     asked = of_job("j", BOTH, **owner("JobSet", "jobset.x-k8s.io/v1alpha2"))
     assert "not found" in refused(client, asked), "Kueue looks for the owner"
     waiting = workload.jobset(PLATFORM, PLAN, workload.Job("waiting", BOTH, 1, queue="two"))
-    waiting["metadata"]["labels"][queueing.QUEUE_LABEL] = "nowhere"
+    waiting["metadata"]["labels"][QUEUE_LABEL] = "nowhere"
     made = client.create(waiting)
     found = {"apiVersion": made["apiVersion"], "kind": "JobSet", "name": "waiting", "uid": made["metadata"]["uid"]}
     forged = of_job("j", BOTH, ownerReferences=[{**found, "controller": True}])
@@ -232,10 +233,10 @@ def test_what_takes_no_chips_of_a_queue_is_let_through(client: ApiClient, allowe
 
 def test_a_waiting_job_cannot_leave_its_queue(client: ApiClient) -> None:
     """Without its label Kueue would forget it, and its owner could start it."""
-    client.create(of_job("leaving", BOTH, labels={queueing.QUEUE_LABEL: "nowhere"}))
+    client.create(of_job("leaving", BOTH, labels={QUEUE_LABEL: "nowhere"}))
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "leaving", "namespace": BOTH}}
     with pytest.raises(ApiError, match="with the label"):
-        client.patch(job, {"metadata": {"labels": {queueing.QUEUE_LABEL: None}}})
+        client.patch(job, {"metadata": {"labels": {QUEUE_LABEL: None}}})
     client.delete(job)
 
 

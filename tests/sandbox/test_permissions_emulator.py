@@ -17,11 +17,11 @@ from typing import Any
 import httpx
 import pytest
 
+from rules.load import load_platform, load_stack_file
 from sandbox import google
 from sandbox.plugins.provider import ProviderError, Subject
 from sandbox.plugins.values import plain
 from sandbox.tests.gcp_plugin_support import config_at, configured
-from spec.load import load_platform, load_stack_file
 from tests.graph.emulated import PROJECT, EmulatedCloud, recorded
 from tests.graph.recording import READ_SECRET, GraphMonitor, record_stack
 from tools.generated import ROOT

@@ -18,7 +18,7 @@ from sandbox.run_directory import CHECKOUT
 from sandbox.stacks import endpoints
 from sandbox.tests.emulated_google import Cloud, connected, subnetwork
 from tests.graph.emulated import EmulatedCloud, recorded
-from tests.spec.platforms import raw
+from tests.platforms import raw
 from tools.__main__ import app
 
 Json = dict[str, Any]

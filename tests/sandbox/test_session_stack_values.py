@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from platform_config import stack_file
+from platform_config.errors import ConfigErrors
+from platform_config.fields import MOST_LEVELS
+from platform_config.reading import given
 from sandbox.tests.tiny import Run, tiny_engine
-from spec import stack_file
-from spec.errors import SpecErrors
-from spec.load import given
-from spec.model import MOST_LEVELS
 
 PROGRAM = """
 import json, os
@@ -206,7 +206,7 @@ def test_a_file_that_the_engine_refuses(pulumi: Run, folder: Path, name: str) ->
     path = folder / "Pulumi.file.yaml"
     path.write_text(REFUSED[name])
     assert pulumi("config", "-s", "file", "--json").returncode != 0, "the engine takes it: `explain` must, too"
-    with pytest.raises(SpecErrors) as refused:
+    with pytest.raises(ConfigErrors) as refused:
         stack_file.read(path)
     (error,) = refused.value.errors
     assert error.path == path.name
@@ -218,7 +218,7 @@ def test_what_is_beyond_measure_is_refused_though_the_engine_takes_it(pulumi: Ru
     path = folder / "Pulumi.file.yaml"
     path.write_text("config:\n  tiny:a: " + "[" * 900 + "]" * 900 + "\n")
     assert "tiny:a" in engines(pulumi, "file")
-    with pytest.raises(SpecErrors, match=f"at most {MOST_LEVELS} levels"):
+    with pytest.raises(ConfigErrors, match=f"at most {MOST_LEVELS} levels"):
         stack_file.read(path)
 
 

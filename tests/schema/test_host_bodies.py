@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from spec.capacity import SCHEDULING
-from spec.catalogue import IMAGE_PROJECT, TPU7X
+from catalogue.generations import GENERATIONS, TPU7X, HostImage
+from plan.capacity import CAPACITY_MODELS, OnCompute
 from tests.graph.conftest import recorded as recorded_stack
 from tests.graph.edits import FOREIGN_NETWORK, lay_foreign
 from tests.graph.emulated import PROJECT, emulated_cloud, recorded
 from tests.graph.recording import ROOT
+from tests.platforms import EXISTING, EXISTING_NETWORK, ZONES
 from tests.schema.test_request_bodies import (
     CREATED_BY,
     SHAPES,
@@ -34,9 +35,8 @@ from tests.schema.test_request_bodies import (
     shared,
     unnoticed,
 )
-from tests.spec.platforms import EXISTING, EXISTING_NETWORK, ZONES
 
-FAMILIES = ("v5p", "v6e", "tpu7x")
+FAMILIES = tuple(name for name, each in GENERATIONS.items() if isinstance(each.without_gke, HostImage))
 KEY = f"projects/{PROJECT}/locations/us-east5/keyRings/r/cryptoKeys/k"
 SINGLE = {"machine_type": "ct6e-standard-1t", "topology": "1x1"}
 V6E: Json = {"zone": ZONES["v6e"], "protect": False, "slices": {"serve": SINGLE}}
@@ -89,7 +89,8 @@ def models() -> Json:
     return {
         name: model
         for name, model in capacities("SHAPE").items()
-        if isinstance(model, str | dict) and (model if isinstance(model, str) else model["model"]) in SCHEDULING
+        if isinstance(model, str | dict)
+        and isinstance(CAPACITY_MODELS[model if isinstance(model, str) else model["model"]].compute, OnCompute)
     }
 
 
@@ -225,7 +226,7 @@ class TestTpuOperatorsExample:
         (disk,) = properties["disks"]
         assert (disk["boot"], disk["autoDelete"]) == (True, True)
         assert disk["initializeParams"] | {"labels": None} == {
-            "sourceImage": f"projects/{IMAGE_PROJECT}/global/images/family/{TPU7X.image}",
+            "sourceImage": TPU7X.host_image,
             "diskSizeGb": "250",
             "diskType": "hyperdisk-balanced",
             "labels": None,

@@ -9,6 +9,7 @@ UPDATE_GOLDENS=1 rewrites them.
 from __future__ import annotations
 
 import copy
+import math
 import os
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -18,27 +19,36 @@ from typing import Any
 import pytest
 import yaml
 
+from catalogue import topology
+from catalogue.generations import GENERATIONS, Generation
+from catalogue.labels import SLICE_LABEL
+from catalogue.machines import MACHINES_BY_GENERATION
 from sandbox.google.discovery import UNLISTED_FIELDS, Route, checked_body, find_route, unknown_query
 from sandbox.google.errors import GoogleError
-from spec.catalogue import GENERATIONS
-from spec.slices import SLICE_LABEL
 from tests.graph.conftest import recorded as recorded_stack
 from tests.graph.emulated import PROJECT, emulated_cloud, recorded
 from tests.graph.recording import STACK_FILES
-from tests.spec.platforms import ZONES
+from tests.platforms import ZONES
 
 GOLDENS = Path(__file__).parent / "goldens"
 OWNER = "owner-project"
 Json = dict[str, Any]
 
-# Per family: shape of the slice -> machine type, topology.
+
+def shapes(generation: Generation) -> dict[str, tuple[str, str]]:
+    """Machine type and topology of a slice of one host, and of the smallest one that only several hosts build."""
+    machines = MACHINES_BY_GENERATION[generation.name]
+    single = max(machines, key=lambda machine: (not machine.multi_host, machine.chips))
+    joined = next(machine for machine in machines if machine.multi_host)
+    own = [topology.parse(machine.topology) for machine in machines]
+    multi = next(dims for dims in topology.shapes(generation) if math.prod(dims) > joined.chips and dims not in own)
+    return {"single": (single.name, single.topology), "multi": (joined.name, topology.render(multi))}
+
+
 SHAPES: Mapping[str, Mapping[str, tuple[str, str]]] = {
-    "v4": {"single": ("ct4p-hightpu-4t", "2x2x1"), "multi": ("ct4p-hightpu-4t", "2x2x2")},
-    "v5e": {"single": ("ct5lp-hightpu-8t", "2x4"), "multi": ("ct5lp-hightpu-4t", "4x4")},
-    "v5p": {"single": ("ct5p-hightpu-4t", "2x2x1"), "multi": ("ct5p-hightpu-4t", "2x2x2")},
-    "v6e": {"single": ("ct6e-standard-8t", "2x4"), "multi": ("ct6e-standard-4t", "4x4")},
-    "tpu7x": {"single": ("tpu7x-standard-1t", "1x1x1"), "multi": ("tpu7x-standard-4t", "2x2x2")},
+    name: shapes(generation) for name, generation in GENERATIONS.items()
 }
+"""By generation: shape of the slice -> machine type, topology."""
 BLOCK, SUB_BLOCK, CUBE = "block-0001", "block-0001-subblock-0001", "block-0001-subblock-0002"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.spec.platforms import PROJECT, raw
+from tests.platforms import PROJECT, raw
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.spec.platforms import EXISTING, EXISTING_NETWORK, SELF_MANAGED
+from tests.platforms import EXISTING, EXISTING_NETWORK, SELF_MANAGED
 from tools.__main__ import app
 
 V6E = {"machine_type": "ct6e-standard-4t", "topology": "4x4"}

@@ -10,10 +10,10 @@ import yaml
 from pulumi.runtime import rpc
 from typer.testing import CliRunner, Result
 
-from spec.load import PROJECT_KEY
-from spec.platform import PLATFORM_KEY
-from spec.recreation import HOSTS_MADE_ANEW
-from tests.spec.platforms import PROJECT, load, raw
+from plan.recreation import HOSTS_MADE_ANEW
+from platform_config.platform import PLATFORM_KEY
+from platform_config.reading import PROJECT_KEY
+from tests.platforms import PROJECT, load, raw
 from tools.__main__ import app
 from tools.gate import GUARDED
 from tools.gate_preview import EFFECTS, STACK_TYPE, UNKNOWN, Effect

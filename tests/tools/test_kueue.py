@@ -9,10 +9,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from spec import kueue
-from spec.load import load_stack_file
-from spec.self_managed import InCluster
-from tests.spec.platforms import EXISTING, EXISTING_NETWORK
+from plan import kueue_configuration
+from platform_config.self_managed import InCluster
+from rules.load import load_stack_file
+from tests.platforms import EXISTING, EXISTING_NETWORK
 from tools.__main__ import app
 from tools.generated import ROOT
 
@@ -34,8 +34,8 @@ def printed(*arguments: str | Path) -> Result:
 def test_it_is_the_configuration_that_the_platforms_own_kueue_would_have(with_queues: Path) -> None:
     result = printed("-f", with_queues)
     assert result.exit_code == 0, result.output
-    expected = kueue.configuration(load_stack_file(with_queues))
-    assert kueue.Configuration.model_validate(yaml.safe_load(result.stdout)) == expected
+    expected = kueue_configuration.configuration(load_stack_file(with_queues))
+    assert kueue_configuration.Configuration.model_validate(yaml.safe_load(result.stdout)) == expected
     assert expected.resources.device_class_mappings, "of a platform with claims it maps their classes"
 
 
@@ -74,7 +74,7 @@ def schema_of(model: dict[str, Any], definitions: dict[str, Any]) -> dict[str, A
 
 
 def test_the_page_names_settings_that_there_are() -> None:
-    schema = kueue.Configuration.model_json_schema(by_alias=True)
+    schema = kueue_configuration.Configuration.model_json_schema(by_alias=True)
     page = (ROOT / "docs" / "self-managed.md").read_text()
     table = page.partition("| Kueue's setting |")[2].partition("\n\n")[0]
     named = re.findall(r"^\| `([A-Za-z.]+)`", table, re.MULTILINE)

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from spec.load import load_platform, load_stack_file
+from rules.load import load_platform, load_stack_file
 from tests.graph.recording import STACK_FILES
-from tests.spec.platforms import EXISTING_NETWORK, PROJECT, SELF_MANAGED, raw
+from tests.platforms import EXISTING_NETWORK, PROJECT, SELF_MANAGED, raw
 from tools.__main__ import app
 from tools.permission_table import GOOGLE, KUBERNETES, OTHER_CLUSTER, VERBS, kubernetes_row
 from tools.permissions import UnknownTypesError, needed

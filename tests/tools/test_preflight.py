@@ -13,8 +13,9 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from tests.spec.platforms import EXISTING as EXISTING_CLUSTER
-from tests.spec.platforms import EXISTING_NETWORK, PROJECT, load
+from plan.google_apis import google_apis
+from tests.platforms import EXISTING as EXISTING_CLUSTER
+from tests.platforms import EXISTING_NETWORK, PROJECT, load
 from tools.__main__ import app
 from tools.preflight import checks
 from tools.preflight.checks import CHECKS, Check
@@ -122,7 +123,7 @@ def test_project(answer: Any, level: str) -> None:
 
 def test_services() -> None:
     off = ("cloudresourcemanager.googleapis.com", "monitoring.googleapis.com")
-    on = [{"config": {"name": name}} for name in load().services if name not in off]
+    on = [{"config": {"name": name}} for name in google_apis(load()) if name not in off]
     finding = only(found(checks.services, services__services__list={"services": on}))
     assert finding.level == "warning"
     assert finding.what == "2 APIs are off: cloudresourcemanager.googleapis.com, monitoring.googleapis.com"
@@ -130,7 +131,7 @@ def test_services() -> None:
 
 
 def test_services_that_are_all_on() -> None:
-    on = [{"config": {"name": name}} for name in load().services]
+    on = [{"config": {"name": name}} for name in google_apis(load())]
     assert only(found(checks.services, services__services__list={"services": on})).level == "ok"
 
 

@@ -7,12 +7,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from spec.load import load_stack_file
-from spec.queueing import FLAVOR_LABEL
-from spec.workload import JAX_IMAGE, VLLM_IMAGE
+from catalogue.labels import FLAVOR_LABEL
+from plan.workload import JAX_IMAGE, VLLM_IMAGE
+from rules.load import load_stack_file
 from tests.graph.recording import ROOT
+from tests.platforms import SELF_MANAGED
 from tests.schema.test_kubernetes_objects import validate
-from tests.spec.platforms import SELF_MANAGED
 from tools.__main__ import app
 
 RECIPE = ROOT / "Pulumi.recipe.yaml"

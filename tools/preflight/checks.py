@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from spec.hosts import cpu_group, slice_groups
-from spec.network import CreatedNetwork, ExistingNetwork
-from spec.rules.platform import ranges_large_enough
-from spec.rules.registry import SliceView
-from spec.rules.slices import floors
-from spec.self_managed import ExistingCluster
-from spec.shape import resolve
-from spec.versions import Floor, parse, reaches
+from catalogue.versions import Floor, parse, reaches
+from plan.google_apis import google_apis
+from plan.hosts import cpu_group, slice_groups
+from plan.shape import resolve
+from platform_config.network import CreatedNetwork, ExistingNetwork
+from platform_config.self_managed import ExistingCluster
+from rules.platform import ranges_large_enough
+from rules.registry import SliceView
+from rules.slices import floors
 from tools.preflight.cloud import Json, RefusedError
 from tools.preflight.findings import Finding
 from tools.preflight.quota import chip_quota, cpu_quota
@@ -45,7 +46,7 @@ def services(scene: Scene) -> Iterator[Finding]:
     listed = scene.cloud.pages(
         "services", "services.list", "services", parent=f"projects/{name}", filter="state:ENABLED"
     )
-    off = sorted(set(scene.platform.services) - {each["config"]["name"] for each in listed})
+    off = sorted(set(google_apis(scene.platform)) - {each["config"]["name"] for each in listed})
     if off:
         yield Finding(
             "warning",
@@ -53,7 +54,7 @@ def services(scene: Scene) -> Iterator[Finding]:
             f"pulumi up switches them on; to check more now: gcloud services enable {' '.join(off)} --project={name}",
         )
     else:
-        yield Finding("ok", f"all {len(scene.platform.services)} are on")
+        yield Finding("ok", f"all {len(google_apis(scene.platform))} are on")
 
 
 def permissions(scene: Scene) -> Iterator[Finding]:

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 
-from spec.network import CreatedNetwork
-from spec.platform import PLATFORM_KEY, Platform
+from plan.platform import Platform
+from platform_config.network import CreatedNetwork
+from platform_config.platform import PLATFORM_KEY
+from rules.check import warnings
 from tools.explain import counted
 from tools.preflight.findings import Finding, Row
 
@@ -21,6 +23,6 @@ def _plan(platform: Platform) -> Iterator[Finding]:
     totals = platform.totals
     amounts = ", ".join(counted(totals[f"{thing}s"], thing) for thing in ("slice", "host", "chip"))
     yield Finding("ok", f"every rule holds; {amounts}")
-    for warning in platform.warnings:
+    for warning in warnings(platform):
         path = warning.path.removeprefix(f"{PLATFORM_KEY}.")
         yield Finding("warning", f"{path} {warning.message}", warning.hint)

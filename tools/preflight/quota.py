@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from spec.slices import SlicePlan
+from plan.slices import SlicePlan
 from tools.preflight.cloud import Json
 from tools.preflight.findings import Finding
 from tools.preflight.scene import Scene, machines

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from spec.slices import SlicePlan
+from plan.slices import SlicePlan
 from tools.preflight.cloud import Json, RefusedError
 from tools.preflight.findings import Finding, Level
 from tools.preflight.scene import Scene

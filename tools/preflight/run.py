@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spec.platform import Platform
+from plan.platform import Platform
 from tools.preflight.checks import CHECKS
 from tools.preflight.cloud import Cloud, NoConnectionError, RefusedError
 from tools.preflight.findings import Finding, Row

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from spec.hosts import control_plane_machines, node_pool
-from spec.platform import Platform, default_disk
-from spec.self_managed import SelfManagedCluster
-from spec.slices import CpuPool, PoolPlan, SlicePlan
+from plan.cpu_machines import default_disk
+from plan.hosts import control_plane_machines, node_pool
+from plan.platform import Platform
+from plan.slices import CpuPoolPlan, PoolPlan, SlicePlan
+from platform_config.self_managed import SelfManagedCluster
 from tools.preflight.cloud import Cloud, Json
 
 
@@ -57,7 +58,7 @@ class Scene:
             found = self.cloud.pages("compute", "instanceGroupManagers.list", "items", **place)
         return frozenset(each["name"] for each in found)
 
-    def stands(self, pool: PoolPlan | CpuPool) -> bool:
+    def stands(self, pool: PoolPlan | CpuPoolPlan) -> bool:
         """Whether a pool has been made."""
         return node_pool(self.platform, pool.name) in self.standing
 

@@ -1,0 +1,47 @@
+"""Keys of labels, taints and resources that nodes, pods and namespaces are marked with, each stated here only."""
+
+# GKE's, of nodes
+ACCELERATOR_LABEL = "cloud.google.com/gke-tpu-accelerator"
+TOPOLOGY_LABEL = "cloud.google.com/gke-tpu-topology"
+CHIPS_LABEL = "cloud.google.com/gke-accelerator-count"
+NODE_POOL_LABEL = "cloud.google.com/gke-nodepool"
+COMPUTE_CLASS_LABEL = "cloud.google.com/compute-class"
+DRA_LABEL = "cloud.google.com/gke-tpu-dra-driver"
+DRANET_LABEL = "cloud.google.com/gke-networking-dra-driver"
+QUEUED_LABEL = "cloud.google.com/gke-queued"
+"""Label and taint of pools with queued provisioning; GKE sets the taint, the program declares the label."""
+GROUP_LABEL = "cloud.google.com/tpu-node-group"
+"""Node label that names platform and slice, as gke-labs/tpu-operator names its groups."""
+TPU_TAINT = "google.com/tpu"
+
+# Kubernetes'
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
+"""Label that Kubernetes sets on every namespace, and that nobody can change."""
+
+# Kueue's
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+
+# The platform's own
+SLICE_LABEL = "tpu-platform/slice"
+"""Node label that names the group a host belongs to; the same for all its pools, so queues can select it."""
+FLAVOR_LABEL = "tpu-platform/flavor"
+"""Node label that names the flavor of a host; declared by the platform, so that a flavor selects exactly its pools."""
+OPT_IN_LABEL = "tpu-platform/queues"
+"""Label of namespaces whose workloads Kueue manages. The chart copies the selector into the webhooks, so a broken Kueue
+can block nothing outside these namespaces."""
+
+TAINT_EFFECTS = {
+    "NoSchedule": "NO_SCHEDULE",
+    "PreferNoSchedule": "PREFER_NO_SCHEDULE",
+    "NoExecute": "NO_EXECUTE",
+}
+"""The GKE API's spelling of a taint's effect, by Kubernetes'."""
+KUBERNETES_EFFECTS = {api: effect for effect, api in TAINT_EFFECTS.items()}
+"""Kubernetes' spelling of a taint's effect, by the GKE API's."""
+
+
+def tpu_labels(accelerator: str, topology: str, chips_per_host: int) -> dict[str, str]:
+    """The labels that say which TPUs a node has: GKE sets them on its nodes, the kubelet on all others."""
+    return {ACCELERATOR_LABEL: accelerator, TOPOLOGY_LABEL: topology, CHIPS_LABEL: str(chips_per_host)}

@@ -1,0 +1,1 @@
+"""Platforms on Compute Engine."""

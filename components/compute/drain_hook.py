@@ -1,0 +1,95 @@
+"""Empties the hosts of a slice before they go, where the slice asks for it (`node_drain`).
+
+The engine finds a delete hook by its name, also for a slice that is no longer in the configuration: so there is one
+hook, made whatever the slices say. `pulumi destroy` runs it only with `--run-program`.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pulumi
+
+from catalogue.labels import NODE_POOL_LABEL
+from components.compute import published_endpoint
+from components.kubernetes.cluster_access import secret_kubeconfig
+from plan import hosts
+from plan.platform import Platform
+from platform_config.slice import NodeDrain
+
+MARGIN_SECONDS = 60
+"""Time for kubectl to reach the API server and to say what it did."""
+
+
+def drain_hook(platform: Platform) -> pulumi.ResourceHook:
+    """The hook, for groups of hosts. Create it once, inside the running program."""
+
+    async def drain(args: pulumi.ResourceHookArgs) -> None:
+        await drain_group(platform, str((args.old_inputs or {})["name"]))
+
+    return pulumi.ResourceHook("drain-hosts", drain)
+
+
+async def drain_group(platform: Platform, group: str) -> None:
+    """Drain the nodes of a group, in bounded time. What stands in the way is said and not waited for: a cluster that is
+    broken must still be possible to take down."""
+    settings = settings_of(platform, group)
+    try:
+        reached = await published_endpoint.current(platform)
+        kubeconfig = secret_kubeconfig(reached, hosts.access_secret(platform), platform.cluster_name)
+        trouble = await _kubectl(kubeconfig, drain_arguments(group, settings), hosts.drain_seconds(settings))
+    except Exception as error:
+        trouble = str(error)
+    if trouble:
+        pulumi.log.warn(f"{group} is deleted without having been drained: {trouble}")
+
+
+def settings_of(platform: Platform, group: str) -> NodeDrain:
+    """How a slice wants its hosts drained; the usual way for one that the configuration no longer has."""
+    wanted = {
+        hosts.group_name(platform, pool.name): plan.spec.node_drain
+        for plan in platform.slice_plans
+        for pool in plan.pools
+    }
+    return wanted.get(group) or NodeDrain()
+
+
+def drain_arguments(group: str, settings: NodeDrain) -> list[str]:
+    """What kubectl is told: only the nodes of this group, by the label that they joined with."""
+    arguments = [
+        "drain",
+        f"--selector={NODE_POOL_LABEL}={group}",
+        "--ignore-daemonsets",
+        "--delete-emptydir-data",
+        "--force",
+        f"--timeout={hosts.drain_seconds(settings)}s",
+    ]
+    if settings.grace:
+        arguments.append(f"--grace-period={settings.grace.removesuffix('s')}")
+    if not settings.respect_pdb:
+        arguments.append("--disable-eviction")
+    return arguments
+
+
+async def _kubectl(kubeconfig: str, arguments: Sequence[str], seconds: int) -> str | None:
+    """Run kubectl; returns what went wrong."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kubeconfig"
+        path.write_text(kubeconfig)
+        process = await asyncio.create_subprocess_exec(
+            "kubectl",
+            f"--kubeconfig={path}",
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            _, errors = await asyncio.wait_for(process.communicate(), seconds + MARGIN_SECONDS)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            return f"kubectl did not end within {seconds + MARGIN_SECONDS} seconds"
+    # It says what it does line by line, and at last what stopped it.
+    return errors.decode().strip().rpartition("\n")[2] if process.returncode else None

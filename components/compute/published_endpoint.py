@@ -1,0 +1,123 @@
+"""Where a cluster without GKE is reached: what its control plane has written to Secret Manager, or what is known.
+
+Neither address nor certificate is a secret; the credential is read by the kubeconfig's command when it is used.
+"""
+
+import asyncio
+import base64
+import json
+from collections.abc import Sequence
+
+import pulumi
+
+from components.gcp.provider_function import ask_google
+from components.kubernetes.cluster_access import Endpoint
+from plan import hosts
+from plan.platform import Platform
+from platform_config.self_managed import ExistingCluster
+
+READ_SECRET = "gcp:secretmanager/getSecretVersionAccess:getSecretVersionAccess"
+MISSING = "googleapi: Error 404"
+"""In what the provider says of a secret without a version (google.golang.org/api `googleapi.Error`)."""
+INTERVAL_SECONDS = 5.0
+PATIENCE_SECONDS = 20 * 60
+"""A machine boots, installs Kubernetes and starts it in about five minutes."""
+
+
+def existing(cluster: ExistingCluster) -> Endpoint:
+    """The endpoint of a cluster that somebody else runs."""
+    return Endpoint(cluster.server, base64.b64encode(cluster.ca.encode()).decode())
+
+
+async def current(platform: Platform) -> Endpoint:
+    """The endpoint of a platform on Compute Engine as it is now. Raises Exception where no control plane wrote one."""
+    if isinstance(platform.cluster, ExistingCluster):
+        return existing(platform.cluster)
+    _, project, _, secret = hosts.secret(platform, "endpoint").split("/")
+    read = await ask_google(READ_SECRET, {"project": project, "secret": secret})
+    return Endpoint(**json.loads(read["secretData"]))
+
+
+class PublishedEndpoint(pulumi.ComponentResource):
+    """The endpoint of a self-managed cluster, once its control plane has written it: `found`.
+
+    The first update waits in a hook of a resource of its own, and not in the program: there is nothing to wait for in
+    an update that only deletes, where hooks of creation do not run, and where the resource, as long as it was never
+    made, makes everything inside the cluster as unknown as it is. A wait in the program would fail, and `pulumi destroy
+    --run-program` with it, where a control plane never came up.
+    """
+
+    TYPE = "tpu:compute:PublishedEndpoint"
+    found: pulumi.Output[Endpoint]
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        platform: Platform,
+        generation: pulumi.Input[str],
+        after: Sequence[pulumi.Resource],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """`generation`: a text that no other cluster of the platform has had. `after`: the control plane."""
+        super().__init__(self.TYPE, name, None, opts)
+
+        async def wait(_args: pulumi.ResourceHookArgs) -> None:
+            await until_published(platform)
+
+        marker = pulumi.Stash(
+            f"{name}-published",
+            input=generation,
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=list(after),
+                replacement_trigger=generation,
+                delete_before_replace=True,
+                hooks=pulumi.ResourceHookBinding(before_create=[pulumi.ResourceHook("await-endpoint", wait)]),
+            ),
+        )
+        self.found = marker.id.apply(lambda _id: known(platform))
+        self.register_outputs({})
+
+
+async def known(platform: Platform) -> Endpoint:
+    """The endpoint of a control plane that has published it before. Raises RunError where that is lost."""
+    try:
+        return await current(platform)
+    except Exception as error:
+        if MISSING not in str(error):
+            raise
+        raise pulumi.RunError(
+            f"{hosts.secret(platform, 'endpoint')} has no version any more. The control plane writes it anew within "
+            "half an hour; `pulumi up` then goes on from here."
+        ) from None
+
+
+async def until_published(platform: Platform) -> None:
+    """Returns as soon as the control plane has written its endpoint.
+
+    Raises RunError where that takes longer than 20 minutes, and whatever a refused call raises at once.
+    """
+    waited = 0.0
+    while True:
+        try:
+            await current(platform)
+            return
+        except Exception as error:
+            if MISSING not in str(error):
+                raise
+        if waited >= PATIENCE_SECONDS:
+            raise pulumi.RunError(_silent(platform))
+        if waited == 0:
+            pulumi.log.info("waiting for the control plane to come up and publish its endpoint")
+        await asyncio.sleep(INTERVAL_SECONDS)
+        waited += INTERVAL_SECONDS
+
+
+def _silent(platform: Platform) -> str:
+    machine = hosts.control_plane_machines(platform)[0]
+    return (
+        f"the control plane has published no endpoint for {PATIENCE_SECONDS // 60} minutes. What it is doing stands in "
+        f"its log: gcloud compute instances get-serial-port-output {machine.name} --zone {machine.zone} "
+        f"--project {platform.project}. When it is mended, `pulumi up` goes on from here."
+    )

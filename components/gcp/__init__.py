@@ -1,0 +1,1 @@
+"""Google Cloud resources that both back ends have."""

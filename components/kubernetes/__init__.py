@@ -1,0 +1,1 @@
+"""What is inside a cluster, whoever runs it."""

@@ -1,0 +1,66 @@
+"""How objects of Kueue's own kinds are created: after Kueue, behind its webhook, with the cluster they live in."""
+
+import importlib.metadata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+
+from components.kubernetes.cluster_access import ClusterAccess
+from plan.kueue_configuration import OBJECTS_API
+
+NAMESPACE_MARK = "."
+"""Before the namespace in a logical name: no name has it, so two pairs of names never make the same one."""
+
+PATIENCE = pulumi.CustomTimeouts(delete="1m")
+"""A queue with running workloads goes when the last of them has ended. An update does not wait for days: it says so."""
+
+
+@dataclass(frozen=True)
+class KueueObjects:
+    """The Kueue objects of a component: `name` begins their names, `gate` tries them again while Kueue starts."""
+
+    name: str
+    parent: pulumi.Resource
+    access: ClusterAccess
+    after: Sequence[pulumi.Resource]
+    gate: pulumi.ResourceHookBinding
+
+    def create(
+        self,
+        kind: str,
+        name: str,
+        spec: Mapping[str, Any] | None,
+        *,
+        depends_on: Sequence[pulumi.Resource] = (),
+        namespace: str | None = None,
+        annotations: Mapping[str, str] | None = None,
+        top_level: Mapping[str, Any] | None = None,
+        former: str | None = None,
+    ) -> pulumi.CustomResource:
+        """A Kueue object. The generic class, because fields of some kinds do not stand under `spec`.
+
+        `former`: the name by which stacks that exist know it.
+        """
+        metadata = {"name": name, "namespace": namespace, "annotations": annotations}
+        where = f"{NAMESPACE_MARK}{namespace}" if namespace else ""
+        return pulumi.CustomResource(
+            f"kubernetes:{OBJECTS_API}:{kind}",
+            f"{self.name}-{kind.lower()}-{name}{where}",
+            {
+                "apiVersion": OBJECTS_API,
+                "kind": kind,
+                "metadata": {key: value for key, value in metadata.items() if value},
+                **({} if spec is None else {"spec": spec}),
+                **(top_level or {}),
+            },
+            pulumi.ResourceOptions.merge(
+                self.access.options(self.parent, depends_on=[*self.after, *depends_on], custom_timeouts=PATIENCE),
+                pulumi.ResourceOptions(
+                    hooks=self.gate,
+                    version=importlib.metadata.version("pulumi-kubernetes"),
+                    aliases=[pulumi.Alias(name=former)] if former else None,
+                ),
+            ),
+        )

@@ -1,0 +1,1 @@
+"""What follows from a platform: pure functions and frozen values, nothing of Pulumi."""

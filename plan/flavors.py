@@ -1,0 +1,155 @@
+"""Flavors, and the device classes and claims of their hosts: what follows from slices for those who submit work.
+
+Quotas are counted in chips. Device-plugin pods ask for `google.com/tpu`; DRA pods are counted under a resource of their
+own, which Kueue maps from DeviceClasses: one shared key would let a DRA pod take the quota of hosts it cannot run on.
+DRA counting: Kueue v0.19 `pkg/dra/claims.go` (ExactCount only, no selectors in claims).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from catalogue.labels import COMPUTE_CLASS_LABEL, FLAVOR_LABEL, KUBERNETES_EFFECTS, QUEUED_LABEL, TPU_TAINT
+from plan.platform import Platform
+from plan.slices import SlicePlan
+
+DEVICE_PLUGIN_RESOURCE = "google.com/tpu"
+DRA_RESOURCE = "google.com/tpu-dra"
+RESOURCES = {"device-plugin": DEVICE_PLUGIN_RESOURCE, "dra": DRA_RESOURCE}
+
+TOPOLOGY_NAME = "gke-tpu"
+
+# The driver's name for a generation, where it is not ours.
+TPU_GEN = {"v5e": "v5litepod"}
+
+
+@dataclass(frozen=True)
+class Toleration:
+    """A toleration in Kubernetes' spelling; without `value` any value is tolerated."""
+
+    key: str
+    value: str | None = None
+    effect: str = "NoSchedule"
+
+
+@dataclass(frozen=True)
+class Flavor:
+    """Hosts of one shape and capacity model. `chips`: of one slice; `check`: the admission check it needs, if any."""
+
+    name: str
+    generation: str
+    topology: str
+    hosts: int
+    chips: int
+    chips_per_host: int
+    devices: str
+    node_labels: Mapping[str, str]
+    tolerations: tuple[Toleration, ...]
+    queued: bool
+    topology_aware: bool
+
+    @property
+    def resource(self) -> str:
+        """The resource that quotas of this flavor are counted in."""
+        return RESOURCES[self.devices]
+
+    @property
+    def check(self) -> str | None:
+        """Name of the admission check, one for each topology since the topology is its parameter."""
+        return f"queued-{self.topology}" if self.queued else None
+
+    @property
+    def device_class(self) -> str | None:
+        """DeviceClass of its chips, one for each generation: Kueue wants selectors there and not in claims."""
+        return f"tpu-{self.generation}" if self.devices == "dra" else None
+
+    @property
+    def claim_template(self) -> str | None:
+        """Name of the ResourceClaimTemplate for one host of it."""
+        return f"tpu-{self.generation}-{self.chips_per_host}" if self.devices == "dra" else None
+
+
+@dataclass(frozen=True)
+class ClaimTemplate:
+    """A ResourceClaimTemplate in a namespace: all `count` chips of one host."""
+
+    name: str
+    namespace: str
+    device_class: str
+    count: int
+
+
+def flavors(platform: Platform) -> dict[str, Flavor]:
+    """Every flavor that the platform's queues share out, by name."""
+    found: dict[str, Flavor] = {}
+    for plan in platform.shared_plans:
+        found.setdefault(plan.flavor, _flavor(platform, plan))
+    return dict(sorted(found.items()))
+
+
+def _flavor(platform: Platform, plan: SlicePlan) -> Flavor:
+    return Flavor(
+        name=plan.flavor,
+        generation=plan.generation.name,
+        topology=plan.topology,
+        hosts=plan.hosts,
+        chips=plan.chips,
+        chips_per_host=plan.chips_per_host,
+        devices=plan.devices,
+        node_labels=_node_labels(plan),
+        tolerations=tuple(_tolerations(plan)),
+        # Capacity is asked for where it is: Kueue refuses both checks on one queue.
+        queued=plan.queued and not platform.is_manager,
+        topology_aware=platform.software.kueue.topology_aware
+        and plan.devices == "device-plugin"
+        and plan.multi_host
+        and all(pool.node_count for pool in plan.pools),
+    )
+
+
+def _node_labels(plan: SlicePlan) -> dict[str, str]:
+    labels = {**plan.tpu_labels, FLAVOR_LABEL: plan.flavor}
+    if plan.queued:
+        labels[QUEUED_LABEL] = "true"
+    if plan.compute_class:
+        labels[COMPUTE_CLASS_LABEL] = plan.compute_class
+    return labels
+
+
+def _tolerations(plan: SlicePlan) -> Iterator[Toleration]:
+    """The TPU taint is tolerated for every flavor: GKE adds that only to pods that ask the device plugin."""
+    yield Toleration(TPU_TAINT)
+    if plan.queued:
+        yield Toleration(QUEUED_LABEL, "true")
+    for taint in plan.taints:
+        yield Toleration(taint.key, taint.value, KUBERNETES_EFFECTS[taint.effect])
+
+
+def claim_templates(platform: Platform) -> tuple[ClaimTemplate, ...]:
+    """One template for each DRA host shape in each namespace that may submit work."""
+    shapes = {
+        (flavor.claim_template, flavor.device_class, flavor.chips_per_host)
+        for flavor in flavors(platform).values()
+        if flavor.claim_template and flavor.device_class
+    }
+    return tuple(
+        ClaimTemplate(name, namespace, device_class, count)
+        for namespace in platform.workload_namespaces
+        for name, device_class, count in sorted(shapes)
+        if name and device_class
+    )
+
+
+def device_classes(platform: Platform) -> dict[str, str]:
+    """DeviceClasses beside the driver's own, with their CEL selector.
+
+    Only `tpuGen` may be asked for: it is the one attribute that GKE predicts for a pool without hosts.
+    """
+    classes = {
+        flavor.device_class: TPU_GEN.get(flavor.generation, flavor.generation)
+        for flavor in flavors(platform).values()
+        if flavor.device_class
+    }
+    return {
+        name: f'device.driver == "tpu.google.com" && device.attributes["tpu.google.com"].tpuGen == "{generation}"'
+        for name, generation in sorted(classes.items())
+    }

@@ -1,0 +1,128 @@
+"""What follows from queues: quotas in flavors, checks. Field rules: Kueue v0.19 `apis/kueue/v1beta2`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from plan.flavors import Flavor, flavors
+from plan.multikueue import CHECK as MULTIKUEUE_CHECK
+from plan.platform import Platform
+from platform_config.queues import Queue, SliceCounts
+
+
+@dataclass(frozen=True)
+class FlavorQuota:
+    """A queue's quota in one flavor, in chips; None for a limit means none."""
+
+    flavor: Flavor
+    nominal: int
+    borrowing_limit: int | None
+    lending_limit: int | None
+
+
+@dataclass(frozen=True)
+class ClusterQueue:
+    """A ClusterQueue: quotas by resource, flavors in the order of preference.
+
+    `dispatched`: its work goes to the workers of a MultiKueue manager.
+    """
+
+    name: str
+    cohort: str
+    namespaces: tuple[str, ...]
+    quotas: Mapping[str, tuple[FlavorQuota, ...]]
+    spec: Queue
+    dispatched: bool
+
+    @property
+    def checks(self) -> Mapping[str, tuple[str, ...]]:
+        """Admission checks, each with the flavors it is for; none: for all, as Kueue wants it of MultiKueue's."""
+        if self.dispatched:
+            return {MULTIKUEUE_CHECK: ()}
+        checks: dict[str, tuple[str, ...]] = {}
+        for quota in (quota for quotas in self.quotas.values() for quota in quotas):
+            if quota.flavor.check:
+                checks[quota.flavor.check] = (*checks.get(quota.flavor.check, ()), quota.flavor.name)
+        return checks
+
+
+def cluster_queues(platform: Platform) -> tuple[ClusterQueue, ...]:
+    """Every ClusterQueue of the platform, by name."""
+    return tuple(_cluster_queue(platform, name, platform.queues[name]) for name in sorted(platform.queues))
+
+
+def _cluster_queue(platform: Platform, name: str, queue: Queue) -> ClusterQueue:
+    plans = {plan.group: plan for plan in reversed(platform.shared_plans)}
+    by_flavor: dict[str, FlavorQuota] = {}
+    known = flavors(platform)
+    for group, slices in queue.slices.items():
+        flavor = known[plans[group].flavor]
+        quota = FlavorQuota(
+            flavor,
+            slices * flavor.chips,
+            _limit(queue.borrow, group, flavor),
+            _limit(queue.lend, group, flavor),
+        )
+        by_flavor[flavor.name] = _added(by_flavor.get(flavor.name), quota)
+    quotas: dict[str, tuple[FlavorQuota, ...]] = {}
+    for quota in by_flavor.values():
+        quotas[quota.flavor.resource] = (*quotas.get(quota.flavor.resource, ()), quota)
+    return ClusterQueue(
+        name,
+        queue.cohort or platform.name,
+        queue.namespaces,
+        dict(sorted(quotas.items())),
+        queue,
+        dispatched=platform.is_manager,
+    )
+
+
+def reach(platform: Platform, queue: str, flavor: str) -> int:
+    """The most chips of a flavor that a queue can ever have at once: its own, and what its cohorts' other queues lend,
+    up to its borrowing limit."""
+    own: FlavorQuota | None = None
+    lent = 0
+    queues = {each.name: each for each in cluster_queues(platform)}
+    tree = _root(platform, queues[queue].cohort)
+    for name, each in queues.items():
+        quota = next(
+            (quota for quotas in each.quotas.values() for quota in quotas if quota.flavor.name == flavor), None
+        )
+        if quota and name == queue:
+            own = quota
+        elif quota and _root(platform, each.cohort) == tree:
+            lent += quota.nominal if quota.lending_limit is None else min(quota.nominal, quota.lending_limit)
+    if own is None:
+        return 0
+    return own.nominal + (lent if own.borrowing_limit is None else min(lent, own.borrowing_limit))
+
+
+def _root(platform: Platform, cohort: str) -> str:
+    """The cohort at the top of a cohort's tree."""
+    seen: set[str] = set()
+    while cohort not in seen and cohort in platform.cohorts and platform.cohorts[cohort].parent:
+        seen.add(cohort)
+        cohort = platform.cohorts[cohort].parent or cohort
+    return cohort
+
+
+def _limit(limit: bool | SliceCounts, group: str, flavor: Flavor) -> int | None:
+    """A borrowing or lending limit in chips: none for True, nothing for False."""
+    if limit is True:
+        return None
+    return 0 if limit is False else limit.get(group, 0) * flavor.chips
+
+
+def _added(first: FlavorQuota | None, second: FlavorQuota) -> FlavorQuota:
+    """Two groups of the same flavor share one quota."""
+    if first is None:
+        return second
+
+    def both(left: int | None, right: int | None) -> int | None:
+        return None if left is None or right is None else left + right
+
+    return FlavorQuota(
+        first.flavor,
+        first.nominal + second.nominal,
+        both(first.borrowing_limit, second.borrowing_limit),
+        both(first.lending_limit, second.lending_limit),
+    )

@@ -1,0 +1,69 @@
+"""From what a person wrote about a slice to its machine type and topology."""
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+from catalogue import topology
+from catalogue.generations import GENERATIONS, Generation
+from catalogue.machines import MACHINES, MACHINES_BY_GENERATION, Machine
+from platform_config.slice import Slice
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One slice: `machine` of each host, `dims` in chips, number of `hosts`."""
+
+    machine: Machine
+    dims: topology.Dims
+    hosts: int
+
+    @property
+    def generation(self) -> Generation:
+        return self.machine.generation
+
+    @property
+    def topology(self) -> str:
+        """Canonical spelling, such as `4x4x8`."""
+        return topology.render(self.dims)
+
+    @property
+    def chips(self) -> int:
+        """Chips of one slice."""
+        return math.prod(self.dims)
+
+    @property
+    def multi_host(self) -> bool:
+        return self.hosts > 1
+
+
+@cache
+def shape(machine: Machine, dims: topology.Dims) -> Shape:
+    """The shape of slices of a machine type; raises ValueError when the chips do not fill whole hosts."""
+    return Shape(machine, dims, topology.hosts(machine, dims))
+
+
+@cache
+def candidates(generation: Generation, dims: topology.Dims) -> tuple[Shape, ...]:
+    """Every way to build a topology of a generation: by one host of that shape, or by several hosts."""
+    return tuple(
+        shape(machine, dims)
+        for machine in MACHINES_BY_GENERATION[generation.name]
+        if dims == topology.parse(machine.topology)
+        or (machine.multi_host and math.prod(dims) % machine.chips == 0 and math.prod(dims) > machine.chips)
+    )
+
+
+@cache
+def shapes_of_size(generation: Generation, chips: int) -> tuple[topology.Dims, ...]:
+    """Every topology of a generation with that many chips."""
+    return tuple(dims for dims in topology.shapes(generation) if math.prod(dims) == chips)
+
+
+def resolve(spec: Slice) -> Shape:
+    """Machine type and topology of a slice that has passed the shape rules (`rules.shape`)."""
+    if spec.machine_type is not None:
+        return shape(MACHINES[spec.machine_type], topology.parse(spec.topology or ""))
+    generation = GENERATIONS[spec.generation or ""]
+    dims = topology.parse(spec.topology) if spec.topology else shapes_of_size(generation, spec.chips or 0)[0]
+    return candidates(generation, dims)[0]

@@ -1,0 +1,386 @@
+"""What follows from a slice: node pools, placement, labels, cost. Plain values, no Pulumi."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from catalogue import versions
+from catalogue.generations import Generation, Price
+from catalogue.labels import (
+    COMPUTE_CLASS_LABEL,
+    DRA_LABEL,
+    DRANET_LABEL,
+    FLAVOR_LABEL,
+    QUEUED_LABEL,
+    SLICE_LABEL,
+    TAINT_EFFECTS,
+    tpu_labels,
+)
+from catalogue.machines import Machine
+from plan.backend import Backend, backend, region
+from plan.capacity import CapacityModel, OnCompute, ReservationAffinity, model_of
+from plan.shape import Shape, resolve
+from platform_config.capacity import AnyCapacity
+from platform_config.cluster import GkeCluster
+from platform_config.platform import PlatformConfig
+from platform_config.slice import Slice
+
+HOURS_PER_MONTH = 730
+PROVIDER_TIMEOUT_HOURS = 2
+"""The provider's own time limit for a node pool; no pool gets less."""
+
+
+@dataclass(frozen=True)
+class NodeTaint:
+    """A node taint in the GKE API's spelling (`effect`: NO_SCHEDULE, ...)."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How GKE keeps the hosts of a slice together. `type` is empty where a workload policy decides: the API then wants
+    no type at all, and the provider sends none for the empty string."""
+
+    type: str
+    topology: str
+    policy: str | None
+
+
+@dataclass(frozen=True)
+class WorkloadPolicy:
+    """A workload policy the platform owns; `mode` None leaves the API's default."""
+
+    name: str
+    topology: str
+    mode: str | None
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A boot disk."""
+
+    type: str
+    size_gb: int
+
+
+@dataclass(frozen=True)
+class Quota:
+    """Quota that the group's hosts need: `amount` chips of `metric` in `region`."""
+
+    metric: str
+    amount: int
+    unit: str
+    region: str
+
+
+@dataclass(frozen=True)
+class PoolPlan:
+    """One node pool. Either `node_count` (static) or `min_nodes` and `max_nodes` (autoscaled) is set."""
+
+    name: str
+    reservation: ReservationAffinity
+    node_count: int | None = None
+    min_nodes: int | None = None
+    max_nodes: int | None = None
+
+    @property
+    def most_nodes(self) -> int:
+        """Hosts the pool may have."""
+        return self.node_count if self.max_nodes is None else self.max_nodes  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class CpuPoolPlan:
+    """An autoscaled node pool without TPUs."""
+
+    name: str
+    machine_type: str
+    min_nodes: int
+    max_nodes: int
+    disk_type: str
+    disk_size_gb: int
+    labels: Mapping[str, str]
+    taints: tuple[NodeTaint, ...]
+
+
+@dataclass(frozen=True)
+class ComputeClass:
+    """A GKE ComputeClass: `priorities` are pool names to try, in this order."""
+
+    name: str
+    priorities: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class SlicePlan:
+    """A group of identical slices of one capacity model: what was written (`spec`), and everything derived.
+
+    - `group`: the entry under `slices`. A slice with fallbacks has one plan for each alternative, all of the same
+      `group` and with a `compute_class`; other plans have the group's name as their own
+    - `backend`: where it is `compute`, each pool is a managed instance group of that size
+    - `max_run_duration`: after how long hosts are deleted, such as `3600s`
+    - `version`: of GKE, where the pools must not be older
+    - `timeout_hours`: how long creating a pool may take
+    - `price_per_chip_hour`: None if no price is known
+    """
+
+    backend: Backend
+    name: str
+    group: str
+    spec: Slice
+    shape: Shape
+    model: CapacityModel
+    placement: Placement | None
+    pools: tuple[PoolPlan, ...]
+    max_run_duration: str | None
+    boot_disk: Disk
+    labels: Mapping[str, str]
+    taints: tuple[NodeTaint, ...]
+    resource_labels: Mapping[str, str]
+    version: str | None
+    protect: bool
+    timeout_hours: int
+    price_per_chip_hour: Price | None
+    quota: Quota | None
+    compute_class: str | None
+
+    @property
+    def count(self) -> int:
+        """How many slices."""
+        return self.spec.count
+
+    @property
+    def generation(self) -> Generation:
+        return self.shape.generation
+
+    @property
+    def machine(self) -> Machine:
+        return self.shape.machine
+
+    @property
+    def topology(self) -> str:
+        return self.shape.topology
+
+    @property
+    def hosts(self) -> int:
+        """Hosts of one slice."""
+        return self.shape.hosts
+
+    @property
+    def chips(self) -> int:
+        """Chips of one slice."""
+        return self.shape.chips
+
+    @property
+    def chips_per_host(self) -> int:
+        return self.machine.chips
+
+    @property
+    def multi_host(self) -> bool:
+        return self.shape.multi_host
+
+    @property
+    def capacity(self) -> str:
+        """Name of the capacity model."""
+        return self.model.name
+
+    @property
+    def devices(self) -> str:
+        """How pods get chips."""
+        return self.spec.devices
+
+    @property
+    def queued(self) -> bool:
+        """Whether Kueue asks GKE for the hosts."""
+        return self.model.gke.queued
+
+    @property
+    def wait(self) -> str:
+        """How long hosts may be waited for, for people."""
+        compute = self.model.compute
+        return compute.wait if self.backend == "compute" and isinstance(compute, OnCompute) else self.model.gke.wait
+
+    @property
+    def flavor(self) -> str:
+        """Name of its hosts' flavor: shape, capacity model and how devices are handed out; or its ComputeClass."""
+        return self.compute_class or _flavor(self.shape, self.capacity, self.devices)
+
+    @property
+    def tpu_labels(self) -> dict[str, str]:
+        """Labels of its nodes that say which TPUs they have."""
+        return tpu_labels(self.generation.accelerator, self.topology, self.chips_per_host)
+
+    @property
+    def reservation(self) -> ReservationAffinity:
+        """Of the first pool; pools differ only where every slice has a sub-block of its own."""
+        return self.pools[0].reservation
+
+    @property
+    def total_chips(self) -> int:
+        """Chips of all slices of the group."""
+        return self.chips * self.count
+
+    @property
+    def price_per_hour(self) -> float | None:
+        """Estimate for all slices of the group when all run, in the price's currency."""
+        if self.price_per_chip_hour is None:
+            return None
+        return round(self.total_chips * self.price_per_chip_hour.amount, 2)
+
+    def summary(self) -> dict[str, Any]:
+        """The plan as plain data, for machines: stack outputs and `explain --json`."""
+        placement, quota = self.placement, self.quota
+        return {
+            "name": self.name,
+            "generation": self.generation.name,
+            "machine_type": self.machine.name,
+            "topology": self.topology,
+            "hosts": self.hosts,
+            "chips_per_host": self.chips_per_host,
+            "chips": self.chips,
+            "count": self.count,
+            "capacity": self.capacity,
+            "placement": placement
+            and {"type": placement.type, "topology": placement.topology, "policy": placement.policy},
+            "backend": self.backend,
+            "pools": [{"nodes": pool.node_count, "min": pool.min_nodes, "max": pool.max_nodes} for pool in self.pools],
+            "price_per_hour_usd": self.price_per_hour,
+            "quota": quota
+            and {"metric": quota.metric, "amount": quota.amount, "unit": quota.unit, "region": quota.region},
+        }
+
+
+def plan_group(platform: PlatformConfig, group: str, spec: Slice) -> Iterator[SlicePlan]:
+    """The plans of one entry under `slices`: one, or one for each alternative of a fallback."""
+    shape = resolve(spec)
+    for alternative in spec.capacity:
+        yield _plan(platform, group, spec, shape, alternative)
+
+
+def _plan(platform: PlatformConfig, group: str, spec: Slice, shape: Shape, capacity: AnyCapacity) -> SlicePlan:
+    model = model_of(capacity)
+    fallback = len(spec.capacity) > 1
+    autoscaled = backend(platform) == "gke" and (model.gke.always_autoscaled or fallback or bool(spec.autoscale))
+    name = f"{group}-{capacity.model}" if fallback else group
+    compute_class = f"{platform.name}-{group}" if fallback else None
+    return SlicePlan(
+        backend=backend(platform),
+        name=name,
+        group=group,
+        spec=spec,
+        shape=shape,
+        model=model,
+        placement=_placement(platform, spec, shape),
+        pools=tuple(_pools(name, spec.count, shape, capacity, autoscaled)),
+        max_run_duration=model.run_limit(capacity),
+        boot_disk=Disk(spec.boot_disk.type or shape.generation.boot_disks[0], spec.boot_disk.size_gb),
+        labels={
+            **_labels(group, spec, model, compute_class),
+            FLAVOR_LABEL: compute_class or _flavor(shape, model.name, spec.devices),
+        },
+        taints=tuple(_taints(spec, compute_class)),
+        resource_labels={**machine_labels(platform), "tpu-slice": group, **spec.resource_labels},
+        version=_version(platform, shape),
+        protect=platform.protect if spec.protect is None else spec.protect,
+        timeout_hours=max(PROVIDER_TIMEOUT_HOURS, 0 if autoscaled else model.gke.wait_hours + 1),
+        price_per_chip_hour=_price(platform, shape.generation, model),
+        quota=_quota(platform, spec.count * shape.chips, shape.generation, model),
+        compute_class=compute_class,
+    )
+
+
+def machine_labels(platform: PlatformConfig) -> dict[str, str]:
+    """Google Cloud labels of a platform's machines: those of everything, and whose they are."""
+    return {**platform.labels, "tpu-platform": platform.name}
+
+
+def _flavor(shape: Shape, capacity: str, devices: str) -> str:
+    name = f"{shape.generation.name}-{shape.topology}-{shape.machine.chips}t"
+    return "-".join([name, capacity, *(["dra"] if devices == "dra" else [])])
+
+
+def policy_name(platform: PlatformConfig, topology: str, mode: str | None) -> str:
+    """Name of the workload policy for a topology and mode; the shape is in it, since policies cannot be edited."""
+    return "-".join([platform.name, topology, *(["provision-only"] if mode else [])])
+
+
+def policy_mode(spec: Slice) -> str | None:
+    """Dynamic slicing provisions cubes without joining them: the slice controller does that later."""
+    return "PROVISION_ONLY" if spec.dynamic_slicing else None
+
+
+def _placement(platform: PlatformConfig, spec: Slice, shape: Shape) -> Placement | None:
+    if not shape.multi_host:
+        return None
+    if backend(platform) == "gke" and shape.generation.placement == "compact":
+        return Placement("COMPACT", shape.topology, None)
+    return Placement("", shape.topology, policy_name(platform, shape.topology, policy_mode(spec)))
+
+
+def _pools(name: str, count: int, shape: Shape, capacity: AnyCapacity, autoscaled: bool) -> Iterator[PoolPlan]:
+    """A pool for each multi-host slice, since GKE ties a pool to one slice; single-host slices share one pool."""
+    model = model_of(capacity)
+    affinities = model.affinities(capacity)
+    pools = [(f"{name}-{index}", shape.hosts) for index in range(count)] if shape.multi_host else [(name, count)]
+    for index, (pool, nodes) in enumerate(pools):
+        affinity = affinities[index % len(affinities)]
+        if autoscaled:
+            yield PoolPlan(pool, affinity, min_nodes=0, max_nodes=nodes)
+        else:
+            yield PoolPlan(pool, affinity, node_count=nodes if model.begun(capacity) else 0)
+
+
+def _labels(group: str, spec: Slice, model: CapacityModel, compute_class: str | None) -> dict[str, str]:
+    """Labels that GKE does not set by itself; its own (accelerator, topology) would only drift if declared."""
+    labels = {**spec.labels, SLICE_LABEL: group}
+    if spec.devices == "dra":
+        labels[DRA_LABEL] = "true"
+    if spec.dranet:
+        labels[DRANET_LABEL] = "true"
+    if model.gke.queued:
+        labels[QUEUED_LABEL] = "true"
+    if compute_class:
+        labels[COMPUTE_CLASS_LABEL] = compute_class
+    return labels
+
+
+def _taints(spec: Slice, compute_class: str | None) -> Iterator[NodeTaint]:
+    yield from (api_taint(taint.key, taint.value, taint.effect) for taint in spec.taints)
+    if compute_class:
+        yield NodeTaint(COMPUTE_CLASS_LABEL, compute_class, "NO_SCHEDULE")
+
+
+def api_taint(key: str, value: str, effect: str) -> NodeTaint:
+    """A taint in the GKE API's spelling, from Kubernetes'."""
+    return NodeTaint(key, value, TAINT_EFFECTS[effect])
+
+
+def _version(platform: PlatformConfig, shape: Shape) -> str | None:
+    """New pools may start below the control plane's version; only where a generation needs a floor is that pinned."""
+    version = platform.cluster.version if isinstance(platform.cluster, GkeCluster) else None
+    return version if version and shape.generation.min_version and versions.is_exact(version) else None
+
+
+def _price(platform: PlatformConfig, generation: Generation, model: CapacityModel) -> Price | None:
+    rate = platform.prices.get(generation.name)
+    if rate is not None:
+        amount = rate.spot_usd_per_chip_hour if model.spot_price else rate.usd_per_chip_hour
+        return None if amount is None else Price(amount, "USD", rate.as_of, rate.source)
+    price = generation.price
+    if price is None or not model.spot_price:
+        return price
+    return Price(
+        round(price.amount * generation.spot_factor, 4),
+        price.currency,
+        price.as_of,
+        f"{price.source}; spot estimated at {generation.spot_factor:g} of it",
+    )
+
+
+def _quota(platform: PlatformConfig, chips: int, generation: Generation, model: CapacityModel) -> Quota | None:
+    if model.quota is None or generation.quota is None:
+        return None
+    return Quota(getattr(generation.quota, model.quota), chips, "chips", region(platform.zone))

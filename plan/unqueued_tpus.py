@@ -1,0 +1,79 @@
+"""Refusing pods that ask for TPUs past the queues, in the namespaces of queues.
+
+Kueue holds back Jobs and JobSets that carry a queue's label, and looks at nothing else. So chips are asked for by those
+only, and their pods are known by who creates them: the Job controller. Labels and owners that anybody can write are
+never believed alone.
+"""
+
+from catalogue.labels import QUEUE_LABEL
+from plan.admission_policy import Check, Match, Policy, one_of
+from plan.flavors import DEVICE_PLUGIN_RESOURCE
+from plan.platform import Platform
+
+# The service accounts of JobSet's namespace: its controller makes the Jobs of a JobSet, which carry no label.
+JOBSET_GROUP = "system:serviceaccounts:jobset-system"
+# The Job controller, by its own account, or by that of all controllers where they share one.
+JOB_CONTROLLERS = ("system:serviceaccount:kube-system:job-controller", "system:kube-controller-manager")
+WRITE_INSTEAD = (
+    f"chips here are shared out by queues: write a Job or a JobSet with the label {QUEUE_LABEL}: QUEUE "
+    "(python -m tools workload prints one; kubectl get localqueues shows the queues)"
+)
+
+
+def _asks(of: str) -> str:
+    """Whether an object, or a job as it was, has pods that ask for TPUs."""
+    pods = (
+        f"(request.kind.kind == 'Pod' ? [{of}.spec] : request.kind.kind == 'JobSet' ? "
+        f"{of}.spec.replicatedJobs.map(j, j.template.spec.template.spec) : [{of}.spec.template.spec])"
+    )
+    # Any claim counts: what a claim's template asks for cannot be seen here.
+    return (
+        f"{pods}.exists(p, p.?resourceClaims.orValue([]).size() > 0 || "
+        "(p.containers + p.?initContainers.orValue([])).exists(c, "
+        f"'{DEVICE_PLUGIN_RESOURCE}' in c.?resources.?limits.orValue({{}}) || "
+        f"'{DEVICE_PLUGIN_RESOURCE}' in c.?resources.?requests.orValue({{}})))"
+    )
+
+
+def _queued(of: str) -> str:
+    return f"{of}.metadata.?labels[?'{QUEUE_LABEL}'].orValue('') != ''"
+
+
+VARIABLES = {
+    "asks": _asks("object"),
+    "queued": _queued("object"),
+    # The policy is younger than such a job: neither a job that had a queue nor one that took no chips is one.
+    "askedUnqueued": f"request.operation == 'UPDATE' && !({_queued('oldObject')}) && {_asks('oldObject')}",
+    "ofJob": (
+        f"request.userInfo.username in {one_of(JOB_CONTROLLERS)} && object.metadata.?ownerReferences.orValue([])"
+        ".exists(o, o.kind == 'Job' && o.apiVersion == 'batch/v1' && o.?controller.orValue(false))"
+    ),
+    "ofJobSet": f"request.kind.kind == 'Job' && '{JOBSET_GROUP}' in request.userInfo.groups",
+    "isJob": "request.kind.kind in ['Job', 'JobSet']",
+}
+
+
+def policy(platform: Platform) -> Policy | None:
+    """The refusal; None where there are no queues, where the cluster has a Kueue of its own, or where it is off."""
+    if not (platform.queues and platform.installs("kueue") and platform.software.kueue.refuse_unqueued):
+        return None
+    return Policy(
+        name=f"{platform.name}-unqueued-tpus",
+        namespaces=platform.queue_namespaces,
+        matches=(
+            Match("", ("pods",), ("CREATE",)),
+            Match("apps", ("daemonsets", "deployments", "replicasets", "statefulsets"), ("CREATE",)),
+            Match("batch", ("jobs",), ("CREATE", "UPDATE")),
+            Match("jobset.x-k8s.io", ("jobsets",), ("CREATE", "UPDATE"), version="v1alpha2"),
+        ),
+        variables=VARIABLES,
+        checks=(
+            # What asked for TPUs before the policy was there, and never had a queue, may still be changed.
+            Check(
+                "!variables.isJob || !variables.asks || variables.queued || variables.ofJobSet || "
+                "variables.askedUnqueued",
+                WRITE_INSTEAD,
+            ),
+            Check("variables.isJob || !variables.asks || variables.ofJob", WRITE_INSTEAD),
+        ),
+    )

@@ -1,0 +1,48 @@
+"""What is wrong with a platform, said so that a person can put it right."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+LONGEST = 1200
+
+
+@dataclass(frozen=True, order=True)
+class ConfigError:
+    """One thing to put right.
+
+    `path` is where it stands in `Pulumi.<stack>.yaml` below `config:`, for example
+    `tpu-platform:platform.slices.train.topology`; `message` says what is wrong and why, `hint` what to write instead.
+    """
+
+    path: str
+    message: str
+    hint: str = ""
+
+    def __post_init__(self) -> None:
+        # What a person wrote stands in all three, and may be a pasted file.
+        for key in ("path", "message", "hint"):
+            if len(text := getattr(self, key)) > LONGEST:
+                object.__setattr__(self, key, f"{text[:LONGEST]}... ({len(text)} characters)")
+
+    def __str__(self) -> str:
+        lines = [f"  {self.path}", f"    {self.message}"]
+        return "\n".join([*lines, f"    -> {self.hint}"] if self.hint else lines)
+
+
+@dataclass(frozen=True, order=True)
+class ConfigWarning(ConfigError):
+    """Legal, but likely to disappoint; shown, never fatal."""
+
+
+class ConfigErrors(Exception):
+    """Every error of one platform at once; `str()` is a block to show to a person as it is."""
+
+    def __init__(self, errors: Iterable[ConfigError], origin: str = "") -> None:
+        self.errors = tuple(errors)
+        self.origin = origin
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        count = "1 error" if len(self.errors) == 1 else f"{len(self.errors)} errors"
+        where = f" of {self.origin}" if self.origin else ""
+        return "\n\n".join([f"The configuration{where} has {count}:", *map(str, self.errors)])

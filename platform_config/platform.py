@@ -1,0 +1,86 @@
+"""The platform: one object that a person writes."""
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from platform_config.cluster import GkeCluster
+from platform_config.fields import INT32, Amount, Day, Flag, Labels, Model, Name, Zone
+from platform_config.multikueue import MultiKueue
+from platform_config.network import CreatedNetwork, Network
+from platform_config.queues import Cohort, Queue
+from platform_config.self_managed import ExistingCluster, SelfManagedCluster
+from platform_config.slice import Slice
+from platform_config.software import Software
+
+PLATFORM_KEY = "tpu-platform:platform"
+"""Where the platform stands in a stack's configuration."""
+
+
+def _kind(value: Any) -> Any:
+    return {"kind": "gke", **value} if isinstance(value, dict) else value
+
+
+Cluster = Annotated[
+    GkeCluster | SelfManagedCluster | ExistingCluster, Field(discriminator="kind"), BeforeValidator(_kind)
+]
+"""GKE (`kind: gke`, the default), Kubernetes of one's own (`kind: self-managed`), or a cluster that exists."""
+
+
+class Rate(Model):
+    """What you pay for a chip, to be used instead of list prices."""
+
+    usd_per_chip_hour: Amount
+    """Price of one chip for an hour."""
+    spot_usd_per_chip_hour: Amount | None = None
+    """The same on spot capacity; without it spot has no price."""
+    as_of: Day
+    """Day on which this price was valid."""
+    source: Annotated[str, Field(min_length=1)]
+    """Where it is written, for example a contract."""
+
+
+class PlatformConfig(Model):
+    """A Kubernetes cluster, its TPU slices and what schedules work onto them, in one zone of one project."""
+
+    model_config = ConfigDict(title="Platform")
+
+    name: Annotated[Name, Field(max_length=22)] = "tpu"
+    """Prefix of every cloud name; two platforms of a project need two names."""
+    project: str
+    """Google Cloud project; from gcp:project."""
+    zone: Zone
+    """Zone of all slices; the region follows from it."""
+    allow_unlisted_zone: Flag = False
+    """Accept a TPU generation in a zone where it is not known to be offered."""
+    protect: Flag = True
+    """Refuse `destroy`, and plans that delete or replace a slice or what the platform cannot live without."""
+    labels: Labels = {}
+    """Google Cloud labels of everything that takes labels."""
+    cluster: Cluster = GkeCluster()
+    """The Kubernetes cluster: GKE, one of the platform's own on Compute Engine, or one that exists."""
+    network: Network = CreatedNetwork()
+    """The network: a new one, or one that exists."""
+    slices: dict[Name, Slice] = {}
+    """TPU slices, by a name of your choice."""
+    namespaces: tuple[Name, ...] = ("tpu-workloads",)
+    """Kubernetes namespaces that teams submit workloads to."""
+    queues: dict[Name, Queue] = {}
+    """Who may use which slices, by queue; none: no Kueue."""
+    overcommit: Flag = False
+    """Let queues own more slices together than there are; what is beyond waits its turn."""
+    cohorts: dict[Name, Cohort] = {}
+    """Trees of cohorts, where queues share beyond one."""
+    priorities: dict[Name, Annotated[int, Field(strict=True, ge=-INT32 - 1, le=INT32)]] = {}
+    """Priority classes of workloads, by name; higher numbers go first."""
+    multikueue: MultiKueue | None = None
+    """Queues across several clusters: this one's part in it."""
+    software: Software = Software()
+    """Versions and settings of the controllers."""
+    prices: dict[str, Rate] = {}
+    """Your prices, by generation; list prices if unset."""
+
+
+def below(path: str) -> str:
+    """A path below the platform, as it stands in the stack file."""
+    return f"{PLATFORM_KEY}.{path}" if path else PLATFORM_KEY

@@ -1,0 +1,151 @@
+"""What a person writes about a group of identical TPU slices. `plan.slices` holds what follows from it."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from catalogue.generations import GENERATIONS
+from catalogue.machines import MACHINES
+from platform_config.capacity import MODELS, Capacity, OnDemand
+from platform_config.cluster import Taint
+from platform_config.fields import PROJECT, DiskSize, Duration, Flag, KmsKey, Labels, Model, Positive, text
+
+_EMAIL_CHECK, _EMAIL_SCHEMA = text(
+    r"[a-z0-9-]+@[a-z0-9.-]+\.iam\.gserviceaccount\.com",
+    "the address of a service account made for a purpose",
+    "NAME@PROJECT.iam.gserviceaccount.com, not a default account",
+)
+_IMAGE_CHECK, _IMAGE_SCHEMA = text(
+    rf"(projects/({PROJECT})/)?global/images/(family/)?[a-z0-9-]+",
+    "a disk image",
+    "projects/PROJECT/global/images/IMAGE",
+)
+
+_TEMPLATE_CHECK, _TEMPLATE_SCHEMA = text(
+    rf"projects/({PROJECT})/(global|regions/[a-z0-9-]+)/instanceTemplates/[a-z0-9-]+",
+    "an instance template",
+    "projects/PROJECT/global/instanceTemplates/NAME",
+)
+
+
+class BootDisk(Model):
+    """The disk a host starts from."""
+
+    type: str | None = None
+    """Disk type; the generation's default if unset."""
+    size_gb: DiskSize = 100
+    """Size in GB."""
+
+
+class SecondaryBootDisk(Model):
+    """A disk image with container images on it, so that hosts need not pull them."""
+
+    image: Annotated[str, _IMAGE_CHECK, _IMAGE_SCHEMA]
+    """Disk image that caches container images."""
+
+
+class AdditionalNetwork(Model):
+    """A further VPC that hosts get an interface in, for traffic between slices."""
+
+    network: str
+    """VPC, by name or full resource name."""
+    subnetwork: str
+    """Subnet of it in the platform's region."""
+
+
+class NodeDrain(Model):
+    """How a host is emptied before its pool is deleted, so that training can write a checkpoint.
+
+    Without GKE the update that deletes the group of hosts empties them, and waits for it.
+    """
+
+    respect_pdb: Flag = True
+    """Honour PodDisruptionBudgets when the pool is deleted."""
+    grace: Duration | None = None
+    """Longest time pods may take to end."""
+    pdb_timeout: Duration | None = None
+    """Longest time a budget may hold a host back."""
+
+
+def _listed(value: object) -> object:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def _given(*keys: str) -> dict[str, Any]:
+    """JSON Schema of keys that are there, and not null."""
+    return {"required": list(keys), "properties": {key: {"not": {"type": "null"}} for key in keys}}
+
+
+class Slice(Model):
+    """A group of identical slices. Exactly one of: machine_type and topology; generation and topology; generation and
+    chips. Hosts, placement and everything else follow."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                _given("machine_type", "topology"),
+                _given("generation", "topology"),
+                _given("generation", "chips"),
+            ]
+        }
+    )
+
+    machine_type: Annotated[str | None, Field(json_schema_extra={"enum": list(MACHINES)})] = None
+    """TPU machine type, such as ct6e-standard-4t."""
+    generation: Annotated[str | None, Field(json_schema_extra={"enum": list(GENERATIONS)})] = None
+    """TPU generation: v4, v5e, v5p, v6e or tpu7x."""
+    topology: str | None = None
+    """Shape of one slice in chips, such as 4x4 or 4x4x8, sides ascending."""
+    chips: Positive | None = None
+    """Chips of one slice, where only one shape has that many."""
+    count: Positive = 1
+    """How many such slices."""
+    capacity: Annotated[
+        tuple[Capacity, ...],
+        Field(min_length=1, max_length=len(MODELS)),
+        BeforeValidator(
+            _listed,
+            json_schema_input_type=Capacity | Annotated[list[Capacity], Field(min_length=1, max_length=len(MODELS))],
+        ),
+    ] = (OnDemand(model="on-demand"),)
+    """Where hosts come from; a list is an order of fallback."""
+    devices: Literal["device-plugin", "dra"] = "device-plugin"
+    """How pods get chips: the TPU device plugin, or claims through the TPU DRA driver."""
+    autoscale: Flag | None = None
+    """Let GKE add and remove whole slices; on GKE flex-start and queued always do. GKE only."""
+    dynamic_slicing: Flag = False
+    """tpu7x: provision 4x4x4 cubes that the slice controller joins to slices at run time. GKE only."""
+    protect: Flag | None = None
+    """Refuse plans that delete or replace the slices or make their hosts anew; as the platform if unset."""
+    boot_disk: BootDisk = BootDisk()
+    """The disk hosts start from."""
+    secondary_boot_disks: tuple[SecondaryBootDisk, ...] = ()
+    """Disk images that cache container images. GKE only."""
+    image_streaming: Flag = True
+    """Start containers before their image is fully pulled. GKE only."""
+    dranet: Flag = False
+    """Hand accelerator network interfaces to pods (DRANET). GKE only."""
+    additional_networks: tuple[AdditionalNetwork, ...] = ()
+    """Further VPCs for hosts; not together with dranet. GKE only."""
+    max_pods_per_node: Annotated[int, Field(strict=True, ge=8, le=256)] = 15
+    """Most pods on a host; lower values save pod addresses."""
+    host_maintenance: Literal["AS_NEEDED", "PERIODIC"] | None = None
+    """When Google maintains hosts; PERIODIC only within a reservation made so. GKE only."""
+    node_drain: NodeDrain | None = None
+    """How hosts are emptied before deletion; at most half an hour in all without GKE."""
+    labels: Labels = {}
+    """Kubernetes labels of the hosts."""
+    taints: tuple[Taint, ...] = ()
+    """Taints of the hosts, besides google.com/tpu."""
+    tags: Annotated[tuple[str, ...], Field(max_length=64)] = ()
+    """Network tags of the hosts."""
+    resource_labels: Labels = {}
+    """Google Cloud labels of the hosts, for billing."""
+    service_account: Annotated[str, _EMAIL_CHECK, _EMAIL_SCHEMA] | None = None
+    """Service account of the hosts; the platform's own if unset."""
+    kms_key: KmsKey | None = None
+    """Cloud KMS key that encrypts boot disks."""
+    image: Annotated[str, _IMAGE_CHECK, _IMAGE_SCHEMA] | None = None
+    """Disk image of hosts that are not GKE's; Google's newest of the generation's family if unset."""
+    instance_template: Annotated[str, _TEMPLATE_CHECK, _TEMPLATE_SCHEMA] | None = None
+    """Instance template of your own for hosts that are not GKE's, which must make hosts of that machine type join."""

@@ -1,0 +1,56 @@
+"""Controllers that run inside the cluster: which versions, and the few settings a person has an opinion on."""
+
+from typing import Literal
+
+from platform_config.fields import Count, Duration, Flag, Model, Positive
+
+
+class DraDriver(Model):
+    """The TPU DRA driver, installed where a slice says `devices: dra`."""
+
+    # 0.2.0 is tagged upstream, but only 0.1.0 is known to lie in the public chart registry.
+    version: Literal["0.1.0", "0.2.0"] = "0.1.0"
+    """Chart version of the TPU DRA driver."""
+    capabilities: Flag = True
+    """Pods may add IPC_LOCK and SYS_RESOURCE, and generated ones do; false: Pod Security `baseline` as it stands."""
+
+
+class JobSet(Model):
+    """The JobSet controller."""
+
+    version: Literal["0.12.0"] = "0.12.0"
+    """Chart version of JobSet."""
+
+
+class Kueue(Model):
+    """The Kueue controller, installed where there are queues."""
+
+    version: Literal["0.19.2"] = "0.19.2"
+    """Chart version of Kueue."""
+    pods_ready_timeout: Duration = "3600s"
+    """An admitted workload whose pods are not ready by then goes back to its queue."""
+    recovery_timeout: Duration = "900s"
+    """The same for a workload that was ready before and lost a pod."""
+    retries: Positive = 5
+    """How often such a workload goes back to its queue before it is switched off."""
+    provisioning_retries: Count = 3
+    """How often Kueue asks anew for capacity that queued provisioning did not get."""
+    keep_finished: Duration = "604800s"
+    """How long finished workloads stay visible."""
+    fair_sharing: Flag = True
+    """Share what a cohort does not use by the queues' weights, by preemption if need be."""
+    refuse_unqueued: Flag = True
+    """In namespaces of queues, refuse pods that ask for TPUs past the queues."""
+    topology_aware: Flag = False
+    """Place pods by topology (TAS) on static device-plugin slices, instead of one Job per pool."""
+
+
+class Software(Model):
+    """Versions and settings of the controllers."""
+
+    dra_driver: DraDriver = DraDriver()
+    """The TPU DRA driver."""
+    jobset: JobSet = JobSet()
+    """The JobSet controller."""
+    kueue: Kueue = Kueue()
+    """The Kueue controller."""

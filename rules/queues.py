@@ -1,0 +1,69 @@
+"""Whether queues share out slices that exist."""
+
+from collections.abc import Iterator
+
+from plan.platform import Platform
+from rules.registry import QUEUES, Finding
+
+
+@QUEUES.rule(
+    "queue-slices",
+    reason="A queue's share is of slices that exist, and together queues own no more than there are.",
+    source="Kueue: a nominal quota beyond the hardware admits what cannot run",
+)
+def queue_slices(platform: Platform) -> Iterator[Finding]:
+    where = "multikueue.slices" if platform.is_manager else "slices"
+    owned = dict.fromkeys(platform.slices, 0)
+    for name, queue in platform.queues.items():
+        for group, share in queue.slices.items():
+            path = f"queues.{name}.slices.{group}"
+            if group not in owned:
+                yield Finding(path, f"there are no slices {group}", f"one of {', '.join(owned) or 'none yet'}")
+                continue
+            owned[group] += share
+            if owned[group] > (count := platform.slices[group].count) and not platform.overcommit:
+                yield Finding(
+                    path,
+                    f"queues own {owned[group]} slices of {group}, which has {count}",
+                    f"lower the shares to {count} in all, raise {where}.{group}.count, or set overcommit: true",
+                )
+
+
+@QUEUES.rule(
+    "queue-limits",
+    reason="A limit is of a queue's own groups of slices; what it does not own it cannot lend.",
+    source="Kueue v0.19 pkg/webhooks: lendingLimit must be less than or equal to nominalQuota",
+)
+def queue_limits(platform: Platform) -> Iterator[Finding]:
+    for name, queue in platform.queues.items():
+        for key, limit in (("borrow", queue.borrow), ("lend", queue.lend)):
+            for group, most in limit.items() if isinstance(limit, dict) else ():
+                path = f"queues.{name}.{key}.{group}"
+                if group not in queue.slices:
+                    known = ", ".join(queue.slices)
+                    yield Finding(path, f"the queue has no slices {group}", f"one of {known}, or add it to its slices")
+                elif key == "lend" and most > queue.slices[group]:
+                    own = queue.slices[group]
+                    yield Finding(path, f"{most} slices to lend, where the queue owns {own}", f"write {own} or less")
+
+
+@QUEUES.rule(
+    "queue-cohorts",
+    reason="Cohorts form trees.",
+    source="Kueue, hierarchical cohorts",
+)
+def queue_cohorts(platform: Platform) -> Iterator[Finding]:
+    for name, cohort in platform.cohorts.items():
+        if cohort.parent is not None and cohort.parent not in platform.cohorts:
+            yield Finding(f"cohorts.{name}.parent", f"there is no cohort {cohort.parent}", "describe it under cohorts")
+        elif name in _ancestors(platform, name):
+            yield Finding(f"cohorts.{name}.parent", f"{name} would be its own ancestor", "break the circle")
+
+
+def _ancestors(platform: Platform, name: str) -> list[str]:
+    found: list[str] = []
+    cohort = platform.cohorts.get(name)
+    while cohort and cohort.parent and cohort.parent not in found:
+        found.append(cohort.parent)
+        cohort = platform.cohorts.get(cohort.parent)
+    return found

@@ -1,0 +1,94 @@
+"""The registry of rules: what a rule is, and the scopes that rules are declared in."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, Literal, NamedTuple, TypeVar
+
+from plan.backend import Backend
+from plan.platform import Platform
+from plan.shape import Shape
+from platform_config.capacity import AnyCapacity
+from platform_config.slice import Slice
+
+
+class Finding(NamedTuple):
+    """Something to put right: `path` below the rule's scope, what is wrong and why, what to write instead."""
+
+    path: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class SliceView:
+    """A slice whose shape is known, within its platform."""
+
+    platform: Platform
+    name: str
+    spec: Slice
+    shape: Shape
+
+    @property
+    def hardware_key(self) -> str:
+        """The key that says which hardware the slice is of."""
+        return "machine_type" if self.spec.machine_type else "generation"
+
+    def alternatives(self) -> Iterator[tuple[str, AnyCapacity]]:
+        """Path and value of every capacity model of the slice."""
+        for index, capacity in enumerate(self.spec.capacity):
+            yield ("capacity" if len(self.spec.capacity) == 1 else f"capacity[{index}]"), capacity
+
+
+View = TypeVar("View")
+Check = Callable[[View], Iterator[Finding]]
+
+
+@dataclass(frozen=True)
+class Rule(Generic[View]):
+    """A rule: `reason` says why in a sentence, `source` who states it upstream. `backend` None: it holds for both."""
+
+    id: str
+    level: Literal["error", "warning"]
+    reason: str
+    source: str
+    backend: Backend | None
+    check: Check[View]
+
+
+@dataclass
+class Scope(Generic[View]):
+    """The rules of one scope, in the order in which they were declared."""
+
+    rules: list[Rule[View]] = field(default_factory=list)
+
+    def rule(
+        self,
+        id: str,
+        *,
+        reason: str,
+        source: str,
+        level: Literal["error", "warning"] = "error",
+        backend: Backend | None = None,
+    ) -> Callable[[Check[View]], Check[View]]:
+        """Declares the decorated function a rule of this scope."""
+
+        def register(check: Check[View]) -> Check[View]:
+            self.rules.append(Rule(id, level, reason, source, backend, check))
+            return check
+
+        return register
+
+    def findings(
+        self, view: View, level: Literal["error", "warning"], backend: Backend | None = None
+    ) -> Iterator[Finding]:
+        """What the rules of that level say that are a back end's or both's; without a back end only both's."""
+        for rule in self.rules:
+            if rule.level == level and rule.backend in (None, backend):
+                yield from rule.check(view)
+
+
+SHAPE: Scope[Slice] = Scope()
+SIZE: Scope[Platform] = Scope()
+SLICE: Scope[SliceView] = Scope()
+PLATFORM: Scope[Platform] = Scope()
+QUEUES: Scope[Platform] = Scope()

@@ -1,0 +1,612 @@
+"""What a slice with a known shape may ask for: capacity, devices, disks, networks, versions, labels."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from catalogue import versions
+from catalogue.generations import GENERATIONS, KNOWN_ZONES
+from catalogue.machines import MACHINES
+from catalogue.versions import Floor
+from plan.capacity import CAPACITY_MODELS, model_of
+from plan.slices import plan_group
+from platform_config.capacity import Reservation
+from platform_config.cluster import Taint
+from platform_config.fields import Labels, shown
+from rules.registry import SLICE, Finding, SliceView
+
+CUBE = "4x4x4"
+GKE_POOL_NAME_LIMIT = 40
+OLDEST_OFFERED = "1.32"
+"""No release channel starts a cluster below this line any more, so lower floors need no warning."""
+
+SHORTEST_RUN, LONGEST_RUN = 30, 120 * 86400
+
+RESERVED_LABEL_DOMAINS = ("cloud.google.com", "google.com", "kubernetes.io", "k8s.io", "gke.io", "tpu-platform")
+
+_LABEL_NAME = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+LABEL_KEY = rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}"
+LABEL_VALUE = rf"({_LABEL_NAME})?"
+RESOURCE_LABEL_KEY = r"[a-z][a-z0-9_-]{0,62}"
+RESOURCE_LABEL_VALUE = r"[a-z0-9_-]{0,63}"
+NETWORK_TAG = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
+
+
+@SLICE.rule(
+    "generation-in-zone",
+    reason="A pool of a generation that the zone lacks fails after minutes.",
+    source="GKE documentation and peer tools' zone lists, which are not exhaustive",
+)
+def generation_in_zone(view: SliceView) -> Iterator[Finding]:
+    generation, platform = view.shape.generation, view.platform
+    if platform.zone in KNOWN_ZONES and platform.zone not in generation.zones and not platform.allow_unlisted_zone:
+        there = ", ".join(other.name for other in GENERATIONS.values() if platform.zone in other.zones)
+        yield Finding(
+            view.hardware_key,
+            f"{generation.name} is not known in {platform.zone}, which offers {there}",
+            f"use a zone among {', '.join(generation.zones)}, or set allow_unlisted_zone: true if you know better",
+        )
+
+
+@SLICE.rule(
+    "zone-unlisted",
+    level="warning",
+    reason="Zones are added often, so the list can only warn.",
+    source="GKE documentation",
+)
+def zone_unlisted(view: SliceView) -> Iterator[Finding]:
+    generation, platform = view.shape.generation, view.platform
+    if platform.zone not in generation.zones:
+        yield Finding(
+            view.hardware_key,
+            f"{generation.name} in {platform.zone} is not in the list of known zones",
+            f"check that the zone offers it; known are {', '.join(generation.zones)}",
+        )
+
+
+@SLICE.rule(
+    "dws-generation",
+    reason="The Dynamic Workload Scheduler does not serve v4.",
+    source="cluster-autoscaler deprecated_machine_types_config.go",
+)
+def dws_generation(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        if model_of(capacity).dws and not view.shape.generation.dws:
+            yield Finding(
+                f"{path}.model",
+                f"{capacity.model} is not available for {view.shape.generation.name}",
+                "use on-demand, spot or reservation",
+            )
+
+
+@SLICE.rule(
+    "dws-duration",
+    reason="The Dynamic Workload Scheduler lends hosts for at most seven days.",
+    source="GKE documentation, flex-start",
+)
+def dws_duration(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        model = model_of(capacity)
+        given = model.run_limit(capacity)
+        if given and model.longest_run and int(given[:-1]) > model.longest_run:
+            yield Finding(
+                f"{path}.max_run_duration",
+                f"{given} is longer than the seven days that {capacity.model} lends hosts for",
+                "write 7d or less",
+            )
+
+
+@SLICE.rule(
+    "run-duration",
+    reason="Compute Engine limits the run time of a machine to 30 seconds up to 120 days.",
+    source="Compute Engine documentation, limit the run time of a VM",
+)
+def run_duration(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        given = model_of(capacity).run_limit(capacity)
+        if given and not SHORTEST_RUN <= int(given[:-1]) <= LONGEST_RUN:
+            yield Finding(f"{path}.max_run_duration", f"{given} is not possible", "write 30s to 120d, or leave it out")
+
+
+@SLICE.rule(
+    "capacity-assumed",
+    level="warning",
+    reason="On-demand hosts cost list price from the first update on, so nobody should get them unasked.",
+    source="this program",
+)
+def capacity_assumed(view: SliceView) -> Iterator[Finding]:
+    if "capacity" not in view.spec.model_fields_set:
+        models = ", ".join(model for model in CAPACITY_MODELS if model != "on-demand")
+        yield Finding(
+            "capacity",
+            "is not given: on-demand is assumed, at list price",
+            f"write on-demand if you mean it, or {models}",
+        )
+
+
+@SLICE.rule(
+    "dws-autoscales",
+    backend="gke",
+    reason="Flex-start pools begin without hosts and get them on demand; a fixed number cannot be asked for.",
+    source="GKE documentation, flex-start; cluster-toolkit gke-consumption-options",
+)
+def dws_autoscales(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        if view.spec.autoscale is False and model_of(capacity).gke.always_autoscaled:
+            yield Finding(
+                "autoscale",
+                f"false contradicts {path}.model {capacity.model}, whose hosts come when pods wait for them",
+                "leave autoscale out",
+            )
+
+
+@SLICE.rule(
+    "flex-multi-host",
+    backend="gke",
+    level="warning",
+    reason="GKE documents flex-start for single-host TPUs; cluster-toolkit ships multi-host blueprints.",
+    source="GKE documentation; cluster-toolkit gke-consumption-options",
+)
+def flex_multi_host(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        if model_of(capacity).gke.flex_start and view.shape.multi_host:
+            yield Finding(
+                f"{path}.model",
+                f"{capacity.model} of slices with several hosts is not documented for every zone",
+                "try it with one slice before you rely on it",
+            )
+
+
+@SLICE.rule(
+    "fallback-order",
+    backend="gke",
+    reason="A ComputeClass tries pools in order; queued pools are filled by Kueue, and a repeated model adds nothing.",
+    source="GKE documentation, ComputeClass; accelerated-platforms compute classes",
+)
+def fallback_order(view: SliceView) -> Iterator[Finding]:
+    if len(view.spec.capacity) == 1:
+        return
+    seen: set[str] = set()
+    for path, capacity in view.alternatives():
+        if model_of(capacity).gke.queued:
+            yield Finding(
+                path, "queued cannot be one of several: Kueue, not a ComputeClass, fills its pools", "use flex-start"
+            )
+        if capacity.model in seen:
+            yield Finding(path, f"{capacity.model} is in the list twice", "name every model once")
+        seen.add(capacity.model)
+    if view.spec.autoscale is False:
+        yield Finding(
+            "autoscale", "false contradicts a list of capacity models: pools of later ones start empty", "leave it out"
+        )
+
+
+@SLICE.rule(
+    "reservation-parts",
+    reason="A sub-block is addressed within its block, and a slice lies in one sub-block.",
+    source="GKE documentation, reservation block and sub-block consumption; xpk core/reservation.py",
+)
+def reservation_parts(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        if not isinstance(capacity, Reservation) or not capacity.sub_block:
+            continue
+        if capacity.block is None:
+            yield Finding(
+                f"{path}.block", "is missing: a sub-block is addressed within its block", "name the block as well"
+            )
+        given = len(capacity.sub_block)
+        if given not in (1, view.spec.count):
+            yield Finding(
+                f"{path}.sub_block",
+                f"{given} sub-blocks for {view.spec.count} slices",
+                "give one sub-block for all slices, or one for each",
+            )
+        elif len(set(capacity.sub_block)) < given:
+            yield Finding(
+                f"{path}.sub_block", "has a sub-block twice", "name each once; one for all slices needs no list"
+            )
+        elif given > 1 and not view.shape.multi_host:
+            yield Finding(
+                f"{path}.sub_block",
+                "single-host slices share one pool, so they share one sub-block",
+                "give one sub-block, or several entries under slices",
+            )
+
+
+@SLICE.rule(
+    "sub-block-size",
+    reason="A tpu7x sub-block is one 4x4x4 cube of 16 hosts.",
+    source="GKE documentation, TPU sub-blocks; cluster-toolkit gke-tpu-7x",
+)
+def sub_block_size(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        most = view.shape.generation.sub_block_hosts
+        if not isinstance(capacity, Reservation) or not capacity.sub_block or most is None:
+            continue
+        shared = view.spec.count if len(capacity.sub_block) == 1 else 1
+        if (wanted := shared * view.shape.hosts) > most:
+            yield Finding(
+                f"{path}.sub_block",
+                f"{wanted} hosts do not fit a sub-block of {most}",
+                "give a sub-block for each slice, or a smaller topology",
+            )
+
+
+@SLICE.rule(
+    "inactive-reservation",
+    backend="gke",
+    reason="An autoscaler would try to fill pools from a reservation that has not begun.",
+    source="cluster-toolkit is_reservation_active",
+)
+def inactive_reservation(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        autoscaled = view.spec.autoscale or len(view.spec.capacity) > 1
+        if not model_of(capacity).begun(capacity) and autoscaled:
+            yield Finding(
+                f"{path}.active",
+                "false contradicts autoscaling, which would ask the reservation for hosts",
+                "leave autoscale out, or the reservation until it has begun",
+            )
+
+
+@SLICE.rule(
+    "reservation-ends",
+    level="warning",
+    reason="Hosts disappear when a calendar reservation ends.",
+    source="GKE documentation, calendar reservations",
+)
+def reservation_ends(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        if isinstance(capacity, Reservation) and capacity.ends:
+            yield Finding(
+                f"{path}.ends",
+                f"hosts of {view.name} are taken back on {capacity.ends}",
+                "remove the slice before that day, or set active: false",
+            )
+
+
+@SLICE.rule(
+    "periodic-maintenance",
+    backend="gke",
+    reason="Hosts are maintained periodically only within a reservation made that way.",
+    source="xpk: 'is incorrect for the requested resources'",
+)
+def periodic_maintenance(view: SliceView) -> Iterator[Finding]:
+    if view.spec.host_maintenance != "PERIODIC":
+        return
+    for path, capacity in view.alternatives():
+        if not isinstance(capacity, Reservation) or capacity.maintenance != "PERIODIC":
+            yield Finding(
+                "host_maintenance",
+                f"PERIODIC needs a reservation with periodic maintenance, which {path} is not",
+                "write AS_NEEDED, or capacity: {model: reservation, maintenance: PERIODIC, ...}",
+            )
+
+
+@SLICE.rule(
+    "dra-generation",
+    reason="The TPU DRA driver does not serve tpu7x (up to 0.2.0): pods would wait for devices for ever.",
+    source="kubernetes-sigs/dra-driver-google-tpu @f5a9d8c",
+)
+def dra_generation(view: SliceView) -> Iterator[Finding]:
+    if view.spec.devices == "dra" and not view.shape.generation.dra:
+        yield Finding(
+            "devices",
+            f"the TPU DRA driver does not support {view.shape.generation.name} yet",
+            "write devices: device-plugin",
+        )
+
+
+@SLICE.rule(
+    "dra-queued",
+    backend="gke",
+    reason="Queued provisioning asks for hosts by what containers request; a claim is no such request.",
+    source="Kueue pkg/controller/admissionchecks/provisioning; kubernetes/autoscaler #10065",
+)
+def dra_queued(view: SliceView) -> Iterator[Finding]:
+    if view.spec.devices == "dra" and any(model_of(capacity).gke.queued for capacity in view.spec.capacity):
+        yield Finding(
+            "devices",
+            "queued provisioning never asks for hosts for pods with DRA claims",
+            "write devices: device-plugin, or capacity: flex-start",
+        )
+
+
+@SLICE.rule(
+    "dra-from-zero",
+    backend="gke",
+    level="warning",
+    reason="Scaling DRA pools from zero relies on GKE predicting devices that the driver has not published yet.",
+    source="cluster-autoscaler autoprovisioning/tpu_requests.go",
+)
+def dra_from_zero(view: SliceView) -> Iterator[Finding]:
+    if view.spec.devices == "dra" and any(
+        pool.min_nodes == 0 for plan in plan_group(view.platform, view.name, view.spec) for pool in plan.pools
+    ):
+        yield Finding(
+            "devices",
+            "claims against a pool without hosts are matched with GKE's prediction (uuid, index and tpuGen only)",
+            "select devices by tpuGen and count only, and shapes by node selector",
+        )
+
+
+@SLICE.rule(
+    "boot-disk-type",
+    reason="Each generation takes only some boot disk types.",
+    source="cluster-autoscaler deprecated_machine_types_config.go",
+)
+def boot_disk_type(view: SliceView) -> Iterator[Finding]:
+    legal = view.shape.generation.boot_disks
+    if view.spec.boot_disk.type is not None and view.spec.boot_disk.type not in legal:
+        yield Finding(
+            "boot_disk.type",
+            f"{view.spec.boot_disk.type} is not a boot disk of {view.shape.generation.name} hosts",
+            f"write {' or '.join(legal)}, or leave it out",
+        )
+
+
+@SLICE.rule(
+    "secondary-disk-needs-streaming",
+    backend="gke",
+    reason="Cached images are found by image streaming.",
+    source="GKE documentation, secondary boot disks",
+)
+def secondary_disk_needs_streaming(view: SliceView) -> Iterator[Finding]:
+    if view.spec.secondary_boot_disks and not view.spec.image_streaming:
+        yield Finding("image_streaming", "secondary_boot_disks need image streaming", "leave image_streaming out")
+
+
+@SLICE.rule(
+    "dranet-machine",
+    backend="gke",
+    reason="Only some hosts have network interfaces to hand out.",
+    source="cluster-autoscaler machinetypes/dranet.go",
+)
+def dranet_machine(view: SliceView) -> Iterator[Finding]:
+    if view.spec.dranet and not view.shape.machine.accelerator_nics:
+        able = ", ".join(machine.name for machine in MACHINES.values() if machine.accelerator_nics)
+        yield Finding(
+            "dranet",
+            f"{view.shape.machine.name} has no accelerator network interfaces",
+            f"leave it out, or use one of {able}",
+        )
+
+
+@SLICE.rule(
+    "one-network-model",
+    backend="gke",
+    reason="GKE hands out accelerator interfaces either by DRANET or as additional networks.",
+    source="cluster-toolkit #5896, #4755",
+)
+def one_network_model(view: SliceView) -> Iterator[Finding]:
+    if view.spec.dranet and view.spec.additional_networks:
+        yield Finding(
+            "additional_networks", "cannot be combined with dranet", "keep one of dranet and additional_networks"
+        )
+
+
+@SLICE.rule(
+    "dynamic-slicing",
+    backend="gke",
+    reason="Cubes to be joined at run time are tpu7x 4x4x4 slices, each in a reserved sub-block of its own.",
+    source="GKE documentation, dynamic slicing; cluster-toolkit enable_dynamic_slicing_for_tpus",
+)
+def dynamic_slicing(view: SliceView) -> Iterator[Finding]:
+    spec, shape = view.spec, view.shape
+    if not spec.dynamic_slicing:
+        return
+    if not shape.generation.dynamic_slicing:
+        yield Finding(
+            "dynamic_slicing", f"{shape.generation.name} has no dynamic slicing", "use tpu7x, or leave it out"
+        )
+    elif shape.topology != CUBE:
+        yield Finding("topology", f"dynamic slicing joins {CUBE} cubes, not {shape.topology}", f"write {CUBE}")
+    for path, capacity in view.alternatives():
+        if not isinstance(capacity, Reservation):
+            yield Finding(
+                path, "dynamic slicing needs a reservation", "use model: reservation with block and sub_block"
+            )
+        elif len(capacity.sub_block) != spec.count:
+            yield Finding(f"{path}.sub_block", f"{spec.count} cubes need as many sub-blocks", "name one for each cube")
+    if view.platform.gke.release_channel != "RAPID":
+        yield Finding(
+            "dynamic_slicing", "works on the RAPID release channel only", "set cluster.release_channel: RAPID"
+        )
+
+
+@SLICE.rule(
+    "version-floor",
+    backend="gke",
+    reason="Features start with a GKE version; below it the API refuses the pool, or pods wait for ever.",
+    source="GKE documentation and release notes",
+)
+def version_floor(view: SliceView) -> Iterator[Finding]:
+    version = view.platform.gke.version
+    for key, floor in floors(view):
+        if version is not None and not versions.reaches(version, floor.version):
+            yield Finding(
+                key,
+                f"{floor.feature} needs GKE {floor.version}; cluster.version is {version}",
+                f"set cluster.version to {floor.version} or later",
+            )
+
+
+@SLICE.rule(
+    "version-unknown",
+    backend="gke",
+    level="warning",
+    reason="Without cluster.version the channel's default decides, which may be too old.",
+    source="GKE documentation and release notes",
+)
+def version_unknown(view: SliceView) -> Iterator[Finding]:
+    needed = [(key, floor) for key, floor in floors(view) if not versions.reaches(OLDEST_OFFERED, floor.version)]
+    if view.platform.gke.version is None and needed:
+        key, floor = max(needed, key=lambda pair: versions.parse(pair[1].version))
+        yield Finding(
+            key,
+            f"{floor.feature} needs GKE {floor.version}, and cluster.version is left to the release channel",
+            "check the channel's default version, or set cluster.version",
+        )
+
+
+def floors(view: SliceView) -> Iterator[tuple[str, Floor]]:
+    """The key that asks for a feature and the first GKE version that has it."""
+    generation, spec = view.shape.generation, view.spec
+    if generation.min_version:
+        yield view.hardware_key, Floor(generation.name, generation.min_version)
+    if spec.devices == "dra":
+        yield "devices", versions.DRA
+    if spec.dranet:
+        yield "dranet", versions.DRANET
+    if any(model_of(capacity).gke.flex_start for capacity in spec.capacity):
+        yield "capacity", versions.FLEX_START
+    if spec.dynamic_slicing:
+        yield "dynamic_slicing", versions.DYNAMIC_SLICING
+
+
+@SLICE.rule(
+    "pool-name",
+    backend="gke",
+    reason="A node pool's name has at most 40 characters.",
+    source="GKE API, NodePool.name",
+)
+def pool_name(view: SliceView) -> Iterator[Finding]:
+    plans = plan_group(view.platform, view.name, view.spec)
+    longest = max((pool.name for plan in plans for pool in plan.pools), key=len)
+    if len(longest) > GKE_POOL_NAME_LIMIT:
+        excess = len(longest) - GKE_POOL_NAME_LIMIT
+        yield Finding("", f"its node pool {longest} has more than 40 characters", f"shorten the name by {excess}")
+
+
+@SLICE.rule(
+    "node-labels",
+    reason="Labels in Google's and Kubernetes' domains are set for you, and drift when declared.",
+    source="Kubernetes label syntax; cluster-toolkit's ignored label drift",
+)
+def node_labels(view: SliceView) -> Iterator[Finding]:
+    yield from node_marks("", view.spec.labels, view.spec.taints)
+
+
+def node_marks(prefix: str, labels: Labels, taints: Sequence[Taint]) -> Iterator[Finding]:
+    """Whether labels and taints of hosts are such as Kubernetes takes, and nobody else's; `prefix` of their paths."""
+    marks = [(f"labels.{key}", f"labels.{key}", key, value) for key, value in labels.items()]
+    for index, taint in enumerate(taints):
+        marks.append((f"taints[{index}].key", f"taints[{index}].value", taint.key, taint.value))
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(taints):
+        if (taint.key, taint.effect) in seen:
+            yield Finding(f"{prefix}taints[{index}]", f"{taint.key} with {taint.effect} is there twice", "keep one")
+        seen.add((taint.key, taint.effect))
+    for key_path, value_path, key, value in marks:
+        yield from reserved(f"{prefix}{key_path}", key)
+        if not re.fullmatch(LABEL_KEY, key):
+            yield Finding(
+                f"{prefix}{key_path}",
+                f"{shown(key)} is not a label key",
+                "letters, digits, -, _ and . with an optional domain/",
+            )
+        if not re.fullmatch(LABEL_VALUE, value):
+            yield Finding(
+                f"{prefix}{value_path}",
+                f"{shown(value)} is not a label value",
+                "at most 63 letters, digits, -, _ and .",
+            )
+
+
+def reserved(path: str, key: str) -> Iterator[Finding]:
+    """Whether a label or taint key belongs to somebody else."""
+    domain = key.rpartition("/")[0]
+    if any(domain == owned or domain.endswith(f".{owned}") for owned in RESERVED_LABEL_DOMAINS):
+        yield Finding(path, f"{key} is set for you where it belongs", "leave it out")
+
+
+@SLICE.rule(
+    "resource-labels",
+    reason="Google Cloud labels are lower case and at most 63 characters.",
+    source="Google Cloud documentation, labels",
+)
+def resource_labels(view: SliceView) -> Iterator[Finding]:
+    yield from cloud_labels("resource_labels", view.spec.resource_labels)
+
+
+def cloud_labels(path: str, labels: dict[str, str]) -> Iterator[Finding]:
+    """Whether labels are such as Google Cloud takes on its resources."""
+    for key, value in labels.items():
+        if not re.fullmatch(RESOURCE_LABEL_KEY, key) or not re.fullmatch(RESOURCE_LABEL_VALUE, value):
+            yield Finding(
+                f"{path}.{key}",
+                f"{key}: {value} is not a Google Cloud label",
+                "lower-case letters, digits, - and _, at most 63 characters, the key starting with a letter",
+            )
+
+
+@SLICE.rule("network-tags", reason="Network tags are names.", source="Compute Engine API, tags")
+def network_tags(view: SliceView) -> Iterator[Finding]:
+    seen: set[str] = set()
+    for index, tag in enumerate(view.spec.tags):
+        if not re.fullmatch(NETWORK_TAG, tag):
+            yield Finding(
+                f"tags[{index}]", f"{shown(tag)} is not a network tag", "lower-case letters, digits and hyphens"
+            )
+        if tag in seen:
+            yield Finding(f"tags[{index}]", f"{shown(tag)} is there twice", "name it once")
+        seen.add(tag)
+
+
+@SLICE.rule(
+    "disk-key-region",
+    reason="A disk is encrypted with a key of its own region.",
+    source="Compute Engine documentation, customer-managed keys",
+)
+def disk_key_region(view: SliceView) -> Iterator[Finding]:
+    yield from key_region("kms_key", view.spec.kms_key, view.platform.region)
+
+
+def key_region(path: str, key: str | None, region: str) -> Iterator[Finding]:
+    """Whether a Cloud KMS key lies in the region."""
+    location = key.split("/")[3] if key else region
+    if location != region:
+        yield Finding(path, f"the key is in {location}, what it encrypts in {region}", f"use a key in {region}")
+
+
+@SLICE.rule(
+    "beyond-documented-size",
+    level="warning",
+    reason="v5p's largest documented slice is 16x16x24, although larger shapes are accepted by tools.",
+    source="Cloud TPU documentation; xpk system_characteristics.py",
+)
+def beyond_documented_size(view: SliceView) -> Iterator[Finding]:
+    cubes = view.shape.generation.documented_cubes
+    if cubes and view.shape.chips > cubes * 64:
+        yield Finding(
+            "topology",
+            f"{view.shape.topology} has {view.shape.chips} chips; the largest documented slice has {cubes * 64}",
+            "ask Google before you rely on it",
+        )
+
+
+@SLICE.rule(
+    "price-unknown",
+    level="warning",
+    reason="No usable list price is published for some generations.",
+    source="cluster-autoscaler price table",
+)
+def price_unknown(view: SliceView) -> Iterator[Finding]:
+    for plan in plan_group(view.platform, view.name, view.spec):
+        if plan.price_per_chip_hour is None:
+            yield Finding(
+                "",
+                f"no price is known for {plan.generation.name} on {plan.capacity}, so totals have none",
+                f"give yours under prices.{plan.generation.name}",
+            )
+
+
+@SLICE.rule(
+    "quota-unknown",
+    level="warning",
+    reason="The quota names of v4 and v5p are in no public source.",
+    source="Cloud Quotas API",
+)
+def quota_unknown(view: SliceView) -> Iterator[Finding]:
+    generation = view.shape.generation
+    if generation.quota is None and any(model_of(capacity).quota for capacity in view.spec.capacity):
+        yield Finding("", f"the quota name of {generation.name} is not known", "ask for it in the Cloud console")
