@@ -1,4 +1,4 @@
-"""What the program reads of resources."""
+"""Values that Google computes, which the state may lack."""
 
 from typing import Any, TypeVar
 
@@ -7,10 +7,10 @@ import pulumi
 T = TypeVar("T")
 
 
-def told(output: pulumi.Output[T]) -> pulumi.Output[T]:
-    """What Google says of a resource; unknown, as in a first preview, where the state has only what was asked for.
+def unknown_if_absent(output: pulumi.Output[T]) -> pulumi.Output[T]:
+    """An output of a resource that Google computes; unknown, as in a first preview, where the state has no value.
 
-    It has no more of a resource whose creation was cut short, until the next update has looked at it.
+    The state has none of a resource whose creation was cut short, until the next update has read it.
     """
 
     def or_unknown(value: Any) -> Any:

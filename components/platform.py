@@ -20,7 +20,7 @@ from components.kubernetes.multikueue_worker import MultiKueueWorker
 from components.kubernetes.namespaces import Namespaces
 from components.kubernetes.queues import Queues
 from components.kubernetes.webhook_retry import webhook_gate
-from components.protection import Protection, kept, registered_from_now_on
+from components.protection import Protection, protected, registered_resources
 from plan import multikueue, pod_security, queues, unqueued_tpus
 from plan.charts import DRA_DRIVER, JOBSET, KUEUE
 from plan.platform import Platform
@@ -28,7 +28,7 @@ from plan.platform import Platform
 
 def build(platform: Platform) -> dict[str, Any]:
     """Register every resource of the platform and return the stack's exports."""
-    everything = registered_from_now_on()
+    everything = registered_resources()
     drain = drain_hook(platform)
     services = Services("services", platform=platform)
     identity = NodeIdentity(
@@ -36,7 +36,7 @@ def build(platform: Platform) -> dict[str, Any]:
         platform=platform,
         account=NODES[platform.backend],
         after=services.enabled,
-        opts=kept(platform),
+        opts=protected(platform),
     )
     # A back end is imported where it is used: each loads large parts of the provider SDK that the other never needs.
     if platform.backend == "gke":
@@ -78,20 +78,20 @@ def install_controllers(
     Returns what must be there before anything else of Kueue; empty without queues.
     """
     if platform.installs("device-plugin"):
-        DevicePlugin("device-plugin", access=access, opts=kept(platform))
+        DevicePlugin("device-plugin", access=access, opts=protected(platform))
     driver: list[pulumi.Resource] = []
     if platform.installs("dra-driver"):
-        driver = [InstalledChart(DRA_DRIVER, platform=platform, access=access, opts=kept(platform)).release]
+        driver = [InstalledChart(DRA_DRIVER, platform=platform, access=access, opts=protected(platform)).release]
     after: list[pulumi.Resource] = []
     if any(plan.devices == "dra" for plan in platform.shared_plans):
         # Also on a manager, which has no driver: Kueue counts a job's devices there before it hands the job out.
         after += Claims("claims", platform=platform, access=access, namespaces=namespaces, after=driver).device_classes
     if platform.installs("jobset"):
-        after.append(InstalledChart(JOBSET, platform=platform, access=access, opts=kept(platform)).release)
+        after.append(InstalledChart(JOBSET, platform=platform, access=access, opts=protected(platform)).release)
     if not platform.queues:
         return []
     if platform.installs("kueue"):
-        after = [InstalledChart(KUEUE, platform=platform, access=access, after=after, opts=kept(platform)).release]
+        after = [InstalledChart(KUEUE, platform=platform, access=access, after=after, opts=protected(platform)).release]
     gate, checks = webhook_gate(), {}
     if platform.multikueue and platform.is_manager:
         manager = MultiKueueManager(

@@ -1,8 +1,8 @@
-"""What makes `destroy` of a protected platform fail before it has touched anything.
+"""Makes `destroy` of a protected platform fail before it has deleted anything.
 
-The engine deletes in rounds, what stands on others first, and learns of a protected resource only when its turn comes:
-by then the queues and all that nothing stands on are gone. What a protected resource depends on it spares. So one
-resource that nobody edits depends on all others, and is protected where anything is.
+The engine deletes in rounds, dependents first, and finds out about a protected resource only in that resource's round.
+By then everything without dependents is gone, queues for example. But the engine keeps what a protected resource
+depends on. So one resource that nobody edits depends on all others, and is protected if anything is.
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ import pulumi
 from plan.platform import Platform
 
 
-def kept(platform: Platform) -> pulumi.ResourceOptions:
+def protected(platform: Platform) -> pulumi.ResourceOptions:
     """Options of a component that the platform cannot live without: its children inherit the protection."""
     return pulumi.ResourceOptions(protect=platform.protect)
 
 
-def registered_from_now_on() -> list[pulumi.Resource]:
+def registered_resources() -> list[pulumi.Resource]:
     """A list that grows with each custom resource that the program registers."""
     found: list[pulumi.Resource] = []
 
@@ -30,10 +30,10 @@ def registered_from_now_on() -> list[pulumi.Resource]:
 
 
 class Protection(pulumi.ComponentResource):
-    """Stands on `everything`, so that `destroy` meets it first. Nothing in the cloud belongs to it.
+    """Depends on `everything`, so `destroy` reaches it first. It has no counterpart in the cloud.
 
-    It is registered unprotected where nothing is protected: a stack that loses its protection must not delete it, since
-    the engine refuses that as for any protected resource.
+    Where nothing is protected it is registered unprotected. If it were left out, a stack that gives up its protection
+    would have to delete a resource that is still protected in the state, which the engine refuses.
     """
 
     TYPE = "tpu:platform:Protection"

@@ -23,7 +23,7 @@ from components.gcp.node_identity import CONTROL_PLANE, NodeIdentity
 from components.gcp.workload_policies import WorkloadPolicies
 from components.kubernetes.cloud_controller import CloudController
 from components.kubernetes.cluster_access import Access, ClusterAccess, Endpoint, secret_kubeconfig
-from components.protection import kept
+from components.protection import protected
 from plan import hosts
 from plan.platform import SYSTEM_POOL, Platform
 from platform_config.self_managed import ExistingCluster, SelfManagedCluster
@@ -33,8 +33,13 @@ CPU_POOLS = "cpu-pools"
 
 @dataclass(frozen=True)
 class Home:
-    """A cluster for hosts to join: its network, the short name of the secret that says how, what hosts come after, and
-    the way into it. `described`: the cluster in words that are other ones for another cluster."""
+    """A cluster that hosts join.
+
+    - `described`: a text that differs for every cluster, so that a new cluster makes new host templates
+    - `join_secret`: short name of the secret that holds the join token
+    - `ready`: what hosts come after
+    - `access`: how to make objects inside the cluster
+    """
 
     network: Network
     described: pulumi.Input[str]
@@ -67,7 +72,7 @@ def build_compute(platform: Platform, services: Services, identity: NodeIdentity
     groups = _host_groups(platform, services, identity, home, templates, after, drain)
     access, needed = home.access, list[pulumi.Resource]()
     if isinstance(cluster, SelfManagedCluster):
-        controller = CloudController("cloud-controller", platform=platform, access=access, opts=kept(platform))
+        controller = CloudController("cloud-controller", platform=platform, access=access, opts=protected(platform))
         # Controllers run on the system hosts, on which nothing runs before the cloud-controller has seen them.
         access = access.behind(groups[CPU_POOLS].groups[SYSTEM_POOL], controller.daemons)
         needed = [controller.daemons]
@@ -96,12 +101,12 @@ def _own_cluster(
     """A control plane of the platform's own. `nodes`: what hosts run as."""
     after = services.enabled
     identity = NodeIdentity(
-        "control-plane-identity", platform=platform, account=CONTROL_PLANE, after=after, opts=kept(platform)
+        "control-plane-identity", platform=platform, account=CONTROL_PLANE, after=after, opts=protected(platform)
     )
     machines = Machines(nodes, [identity.email])
-    network = Network("network", platform=platform, machines=machines, after=after, opts=kept(platform))
+    network = Network("network", platform=platform, machines=machines, after=after, opts=protected(platform))
     disks = DataDisks(
-        "control-plane-disk", platform=platform, cluster=cluster, network=network, after=after, opts=kept(platform)
+        "control-plane-disk", platform=platform, cluster=cluster, network=network, after=after, opts=protected(platform)
     )
     generation = disks.generation
     secrets = BootstrapSecrets(
@@ -111,13 +116,13 @@ def _own_cluster(
         member=identity.member,
         generation=generation,
         after=after,
-        opts=kept(platform),
+        opts=protected(platform),
     )
     needed = [*identity.ready, *network.ready, *network.firewalls, *secrets.ready]
     bucket = None
     if cluster.control_plane.backups:
         backups = Backups(
-            "backups", platform=platform, cluster=cluster, member=identity.member, after=after, opts=kept(platform)
+            "backups", platform=platform, cluster=cluster, member=identity.member, after=after, opts=protected(platform)
         )
         bucket = backups.bucket
         needed += backups.ready
@@ -147,7 +152,7 @@ def _existing_cluster(
 ) -> Home:
     """A cluster that somebody else runs. `nodes`: what hosts run as."""
     machines = Machines(nodes)
-    network = Network("network", platform=platform, machines=machines, after=services.enabled, opts=kept(platform))
+    network = Network("network", platform=platform, machines=machines, after=services.enabled, opts=protected(platform))
     known = pulumi.Output.from_input(published_endpoint.existing(cluster))
     # It has no generation: that it is another one is refused before, and another address of it changes nothing inside.
     access = _access(platform, known, identity=None, generation=None)
@@ -167,7 +172,7 @@ def _access(
         endpoint=found.apply(lambda known: known.host),
         identity=identity,
         generation=generation,
-        opts=kept(platform),
+        opts=protected(platform),
     ).cluster
 
 

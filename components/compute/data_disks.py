@@ -6,7 +6,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from components.gcp.network import Network
-from components.known_output import told
+from components.known_output import unknown_if_absent
 from plan import hosts
 from plan.cpu_machines import default_disk
 from plan.first_disk import description
@@ -47,7 +47,7 @@ class DataDisks(pulumi.ComponentResource):
             lambda subnetwork: description(subnetwork, str(addresses.pods_cidr), addresses.services_cidr)
         )
         self.first = self._disk(first, founder)
-        self.generation = told(self.first.disk_id)
+        self.generation = unknown_if_absent(self.first.disk_id)
         member = pulumi.Output.concat("Further one of the cluster of disk ", self.generation)
         self.by_machine = {first: self.first, **{machine: self._disk(machine, member) for machine in others}}
         self.register_outputs({"disks": [machine.disk for machine in self.by_machine]})

@@ -8,7 +8,7 @@ import pulumi_gcp as gcp
 from components.compute.boot_script import boot_script
 from components.gcp.network import Network
 from components.gcp.node_identity import CLOUD_PLATFORM
-from components.known_output import told
+from components.known_output import unknown_if_absent
 from plan import hosts, recreation
 from plan.capacity import ReservationAffinity
 from plan.hosts import CREATE_MINUTES, DELETE_MINUTES, HostGroup, HostTemplate
@@ -72,7 +72,7 @@ class HostGroups(pulumi.ComponentResource):
             key: self._group(name, key, group, templates[group.template.name]) for key, group in groups.items()
         }
         self.stable = {
-            group.name: told(self.groups[key].statuses).apply(lambda statuses: bool(statuses[0].is_stable))
+            group.name: unknown_if_absent(self.groups[key].statuses).apply(lambda statuses: bool(statuses[0].is_stable))
             for key, group in groups.items()
         }
         self.identity = {
@@ -193,7 +193,7 @@ class HostGroups(pulumi.ComponentResource):
 
 def _number(group: gcp.compute.InstanceGroupManager) -> pulumi.Output[str]:
     """What no other group has, of whatever name."""
-    number: pulumi.Output[int] = told(group.instance_group_manager_id)
+    number: pulumi.Output[int] = unknown_if_absent(group.instance_group_manager_id)
     return number.apply(str)
 
 

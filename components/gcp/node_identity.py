@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_gcp as gcp
 
-from components.known_output import told
+from components.known_output import unknown_if_absent
 from plan.backend import Backend
 from plan.platform import Platform
 
@@ -69,7 +69,7 @@ class NodeIdentity(pulumi.ComponentResource):
             display_name=f"{account.title} of TPU platform {platform.name}",
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)),
         )
-        self.email, self.member = told(resource.email), told(resource.member)
+        self.email, self.member = unknown_if_absent(resource.email), unknown_if_absent(resource.member)
         self.ready = [
             gcp.projects.IAMMember(
                 f"{name}-{key}",

@@ -11,7 +11,7 @@ from components.gke.cluster import Cluster
 from components.gke.cpu_pools import CpuPools
 from components.gke.slices import Slices
 from components.kubernetes.cluster_access import Access, gke_kubeconfig
-from components.protection import kept
+from components.protection import protected
 from plan.platform import Platform
 
 
@@ -22,7 +22,7 @@ def build_gke(platform: Platform, services: Services, identity: NodeIdentity) ->
         platform=platform,
         machines=Machines([identity.email]),
         after=services.enabled,
-        opts=kept(platform),
+        opts=protected(platform),
     )
     made = Cluster(
         "cluster",
@@ -30,7 +30,7 @@ def build_gke(platform: Platform, services: Services, identity: NodeIdentity) ->
         network=network,
         node_email=identity.email,
         after=[*services.enabled, *identity.ready, *network.ready],
-        opts=kept(platform),
+        opts=protected(platform),
     )
     cluster = made.cluster
     cpu_pools = CpuPools(
@@ -56,7 +56,7 @@ def build_gke(platform: Platform, services: Services, identity: NodeIdentity) ->
         endpoint=made.endpoint,
         identity=cluster,
         generation=made.endpoint,
-        opts=kept(platform),
+        opts=protected(platform),
     )
     # Controllers need somewhere to run, and they run on the system pool: slices and controllers start side by side.
     return Built(access.cluster.behind(cpu_pools.system), cluster.name, _connect(platform), {})

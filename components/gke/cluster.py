@@ -6,7 +6,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from components.gcp.network import Network
-from components.known_output import told
+from components.known_output import unknown_if_absent
 from plan.platform import Platform
 from platform_config.cluster import GkeCluster
 
@@ -109,7 +109,7 @@ class Cluster(pulumi.ComponentResource):
                 custom_timeouts=pulumi.CustomTimeouts(create="90m", update="90m", delete="90m"),
             ),
         )
-        self.endpoint = told(self.cluster.control_plane_endpoints_config.dns_endpoint_config.endpoint)
+        self.endpoint = unknown_if_absent(self.cluster.control_plane_endpoints_config.dns_endpoint_config.endpoint)
         self.works = _hook(platform, self.endpoint)
         self.register_outputs({"name": self.cluster.name})
 

@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.known_output import told
+from components.known_output import unknown_if_absent
 from components.kubernetes.cluster_access import ClusterAccess
 from plan.charts import KUEUE
 from plan.kueue_configuration import FRAMEWORKS
@@ -57,7 +57,7 @@ class MultiKueueWorker(pulumi.ComponentResource):
         for namespace in platform.queue_namespaces:
             self._writing(namespace, [account, writer, *namespaces[namespace]])
         token = self._token(platform.multikueue.token, account)
-        known = pulumi.Output.all(data=told(token.data), endpoint=access.endpoint)
+        known = pulumi.Output.all(data=unknown_if_absent(token.data), endpoint=access.endpoint)
         self.kubeconfig = pulumi.Output.secret(
             known.apply(lambda of: kubeconfig(platform.cluster_name, of["endpoint"], of["data"]["token"]))
         )
