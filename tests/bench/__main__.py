@@ -25,6 +25,7 @@ from rich.console import Console
 from sandbox.run_directory import CHECKOUT, RunDirectory
 from sandbox.session import Plan, Session, running
 from tests.bench.platforms import config
+from tests.program import PROGRAM
 
 SIZES = (10, 100, 1000)
 PAGE = CHECKOUT / "docs" / "performance.md"
@@ -42,6 +43,7 @@ report(time.perf_counter() - start, pools)
 PROGRAM = """
 import sys, time
 from tests.bench.platforms import config
+from tests.program import PROGRAM
 from tests.graph.recording import record_main
 settings = config(int(sys.argv[1]))
 record_main(config(1), preview=True)  # imports
@@ -54,6 +56,7 @@ import sys, time
 import pulumi
 from google.protobuf import json_format
 from tests.bench.platforms import config
+from tests.program import PROGRAM
 from tests.graph.recording import record, record_main
 requests = record_main(config(int(sys.argv[1]))).requests.values()
 inputs = [(r.type, r.name, json_format.MessageToDict(r.object)) for r in requests if r.custom and r.type[:4] == "gcp:"]
@@ -125,7 +128,7 @@ def tables(sizes: tuple[int, ...], show: Callable[[str], None]) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="tpu-") as scratch:
         folder = Path(scratch) / "project"
         folder.mkdir()
-        for part in ("Pulumi.yaml", "__main__.py", "spec", "components"):
+        for part in PROGRAM:
             (folder / part).symlink_to(CHECKOUT / part)
         (folder / ".venv").symlink_to(sys.prefix)
         with running(RunDirectory(Path(scratch) / "run"), Plan(), folder) as session:

@@ -18,6 +18,7 @@ from sandbox.kubernetes.api import ApiClient
 from sandbox.run_directory import CHECKOUT, RunDirectory
 from sandbox.session import Plan, Session, running
 from sandbox.tests.isolation import short_directory
+from tests.program import PROGRAM
 
 PLATFORM = "tpu-platform:platform"
 PACK = ("--policy-pack", "policies")
@@ -135,7 +136,7 @@ class Project:
 def link_checkout(folder: Path) -> Path:
     """A new folder with the program of this checkout, and without its stack files."""
     folder.mkdir()
-    for part in ("Pulumi.yaml", "__main__.py", "spec", "components"):
+    for part in PROGRAM:
         (folder / part).symlink_to(CHECKOUT / part)
     (folder / ".venv").symlink_to(sys.prefix)
     return folder

@@ -1,0 +1,3 @@
+"""What a checkout needs to run the program, and no more."""
+
+PROGRAM = ("Pulumi.yaml", "__main__.py", "catalogue", "platform_config", "plan", "rules", "components")
