@@ -25,7 +25,7 @@ from rich.console import Console
 from sandbox.run_directory import CHECKOUT, RunDirectory
 from sandbox.session import Plan, Session, running
 from tests.bench.platforms import config
-from tests.program import PROGRAM
+from tests.program import PROGRAM as PARTS
 
 SIZES = (10, 100, 1000)
 PAGE = CHECKOUT / "docs" / "performance.md"
@@ -43,7 +43,7 @@ report(time.perf_counter() - start, pools)
 PROGRAM = """
 import sys, time
 from tests.bench.platforms import config
-from tests.program import PROGRAM
+from tests.program import PROGRAM as PARTS
 from tests.graph.recording import record_main
 settings = config(int(sys.argv[1]))
 record_main(config(1), preview=True)  # imports
@@ -56,7 +56,7 @@ import sys, time
 import pulumi
 from google.protobuf import json_format
 from tests.bench.platforms import config
-from tests.program import PROGRAM
+from tests.program import PROGRAM as PARTS
 from tests.graph.recording import record, record_main
 requests = record_main(config(int(sys.argv[1]))).requests.values()
 inputs = [(r.type, r.name, json_format.MessageToDict(r.object)) for r in requests if r.custom and r.type[:4] == "gcp:"]
@@ -128,7 +128,7 @@ def tables(sizes: tuple[int, ...], show: Callable[[str], None]) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="tpu-") as scratch:
         folder = Path(scratch) / "project"
         folder.mkdir()
-        for part in PROGRAM:
+        for part in PARTS:
             (folder / part).symlink_to(CHECKOUT / part)
         (folder / ".venv").symlink_to(sys.prefix)
         with running(RunDirectory(Path(scratch) / "run"), Plan(), folder) as session:
