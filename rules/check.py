@@ -9,11 +9,11 @@ from plan.shape import resolve
 from platform_config.errors import ConfigError, ConfigWarning
 from platform_config.platform import below
 from platform_config.slice import Slice
-from rules import clusters, hosts, multikueue, queues, shape, size, slices
+from rules import capacity, clusters, hosts, multikueue, queues, shape, size, slices
 from rules import platform as platforms
 from rules.registry import PLATFORM, QUEUES, SHAPE, SIZE, SLICE, Finding, Scope, SliceView
 
-RULES = (clusters, hosts, multikueue, platforms, queues, shape, size, slices)
+RULES = (capacity, clusters, hosts, multikueue, platforms, queues, shape, size, slices)
 """Importing these modules declares their rules."""
 SCOPES: dict[str, Scope[Any]] = {
     "Shape of a slice": SHAPE,

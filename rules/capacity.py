@@ -1,0 +1,229 @@
+"""What the capacity of a slice may be: models, run times, reservations."""
+
+from collections.abc import Iterator
+
+from plan.capacity import CAPACITY_MODELS, model_of
+from platform_config.capacity import Reservation
+from rules.registry import SLICE, Finding, SliceView
+
+SHORTEST_RUN, LONGEST_RUN = 30, 120 * 86400
+"""Seconds that Compute Engine lets a machine run, where it is limited."""
+
+
+@SLICE.rule(
+    "dws-generation",
+    reason="The Dynamic Workload Scheduler does not serve v4.",
+    source="cluster-autoscaler deprecated_machine_types_config.go",
+)
+def dws_generation(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        if model_of(capacity).dws and not view.shape.generation.dws:
+            yield Finding(
+                f"{path}.model",
+                f"{capacity.model} is not available for {view.shape.generation.name}",
+                "use on-demand, spot or reservation",
+            )
+
+
+@SLICE.rule(
+    "dws-duration",
+    reason="The Dynamic Workload Scheduler lends hosts for at most seven days.",
+    source="GKE documentation, flex-start",
+)
+def dws_duration(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        model = model_of(capacity)
+        given = model.run_limit(capacity)
+        if given and model.longest_run and int(given[:-1]) > model.longest_run:
+            yield Finding(
+                f"{path}.max_run_duration",
+                f"{given} is longer than the seven days that {capacity.model} lends hosts for",
+                "write 7d or less",
+            )
+
+
+@SLICE.rule(
+    "run-duration",
+    reason="Compute Engine limits the run time of a machine to 30 seconds up to 120 days.",
+    source="Compute Engine documentation, limit the run time of a VM",
+)
+def run_duration(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        given = model_of(capacity).run_limit(capacity)
+        if given and not SHORTEST_RUN <= int(given[:-1]) <= LONGEST_RUN:
+            yield Finding(f"{path}.max_run_duration", f"{given} is not possible", "write 30s to 120d, or leave it out")
+
+
+@SLICE.rule(
+    "capacity-assumed",
+    level="warning",
+    reason="On-demand hosts cost list price from the first update on, so nobody should get them unasked.",
+    source="this program",
+)
+def capacity_assumed(view: SliceView) -> Iterator[Finding]:
+    if "capacity" not in view.spec.model_fields_set:
+        models = ", ".join(model for model in CAPACITY_MODELS if model != "on-demand")
+        yield Finding(
+            "capacity",
+            "is not given: on-demand is assumed, at list price",
+            f"write on-demand if you mean it, or {models}",
+        )
+
+
+@SLICE.rule(
+    "dws-autoscales",
+    backend="gke",
+    reason="Flex-start pools begin without hosts and get them on demand; a fixed number cannot be asked for.",
+    source="GKE documentation, flex-start; cluster-toolkit gke-consumption-options",
+)
+def dws_autoscales(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        if view.spec.autoscale is False and model_of(capacity).gke.always_autoscaled:
+            yield Finding(
+                "autoscale",
+                f"false contradicts {path}.model {capacity.model}, whose hosts come when pods wait for them",
+                "leave autoscale out",
+            )
+
+
+@SLICE.rule(
+    "flex-multi-host",
+    backend="gke",
+    level="warning",
+    reason="GKE documents flex-start for single-host TPUs; cluster-toolkit ships multi-host blueprints.",
+    source="GKE documentation; cluster-toolkit gke-consumption-options",
+)
+def flex_multi_host(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        if model_of(capacity).gke.flex_start and view.shape.multi_host:
+            yield Finding(
+                f"{path}.model",
+                f"{capacity.model} of slices with several hosts is not documented for every zone",
+                "try it with one slice before you rely on it",
+            )
+
+
+@SLICE.rule(
+    "fallback-order",
+    backend="gke",
+    reason="A ComputeClass tries pools in order; queued pools are filled by Kueue, and a repeated model adds nothing.",
+    source="GKE documentation, ComputeClass; accelerated-platforms compute classes",
+)
+def fallback_order(view: SliceView) -> Iterator[Finding]:
+    if len(view.spec.capacity) == 1:
+        return
+    seen: set[str] = set()
+    for path, capacity in view.alternatives():
+        if model_of(capacity).gke.queued:
+            yield Finding(
+                path, "queued cannot be one of several: Kueue, not a ComputeClass, fills its pools", "use flex-start"
+            )
+        if capacity.model in seen:
+            yield Finding(path, f"{capacity.model} is in the list twice", "name every model once")
+        seen.add(capacity.model)
+    if view.spec.autoscale is False:
+        yield Finding(
+            "autoscale", "false contradicts a list of capacity models: pools of later ones start empty", "leave it out"
+        )
+
+
+@SLICE.rule(
+    "reservation-parts",
+    reason="A sub-block is addressed within its block, and a slice lies in one sub-block.",
+    source="GKE documentation, reservation block and sub-block consumption; xpk core/reservation.py",
+)
+def reservation_parts(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        if not isinstance(capacity, Reservation) or not capacity.sub_block:
+            continue
+        if capacity.block is None:
+            yield Finding(
+                f"{path}.block", "is missing: a sub-block is addressed within its block", "name the block as well"
+            )
+        given = len(capacity.sub_block)
+        if given not in (1, view.spec.count):
+            yield Finding(
+                f"{path}.sub_block",
+                f"{given} sub-blocks for {view.spec.count} slices",
+                "give one sub-block for all slices, or one for each",
+            )
+        elif len(set(capacity.sub_block)) < given:
+            yield Finding(
+                f"{path}.sub_block", "has a sub-block twice", "name each once; one for all slices needs no list"
+            )
+        elif given > 1 and not view.shape.multi_host:
+            yield Finding(
+                f"{path}.sub_block",
+                "single-host slices share one pool, so they share one sub-block",
+                "give one sub-block, or several entries under slices",
+            )
+
+
+@SLICE.rule(
+    "sub-block-size",
+    reason="A tpu7x sub-block is one 4x4x4 cube of 16 hosts.",
+    source="GKE documentation, TPU sub-blocks; cluster-toolkit gke-tpu-7x",
+)
+def sub_block_size(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        most = view.shape.generation.sub_block_hosts
+        if not isinstance(capacity, Reservation) or not capacity.sub_block or most is None:
+            continue
+        shared = view.spec.count if len(capacity.sub_block) == 1 else 1
+        if (wanted := shared * view.shape.hosts) > most:
+            yield Finding(
+                f"{path}.sub_block",
+                f"{wanted} hosts do not fit a sub-block of {most}",
+                "give a sub-block for each slice, or a smaller topology",
+            )
+
+
+@SLICE.rule(
+    "inactive-reservation",
+    backend="gke",
+    reason="An autoscaler would try to fill pools from a reservation that has not begun.",
+    source="cluster-toolkit is_reservation_active",
+)
+def inactive_reservation(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        autoscaled = view.spec.autoscale or len(view.spec.capacity) > 1
+        if not model_of(capacity).begun(capacity) and autoscaled:
+            yield Finding(
+                f"{path}.active",
+                "false contradicts autoscaling, which would ask the reservation for hosts",
+                "leave autoscale out, or the reservation until it has begun",
+            )
+
+
+@SLICE.rule(
+    "reservation-ends",
+    level="warning",
+    reason="Hosts disappear when a calendar reservation ends.",
+    source="GKE documentation, calendar reservations",
+)
+def reservation_ends(view: SliceView) -> Iterator[Finding]:
+    for path, capacity in view.alternatives():
+        if isinstance(capacity, Reservation) and capacity.ends:
+            yield Finding(
+                f"{path}.ends",
+                f"hosts of {view.name} are taken back on {capacity.ends}",
+                "remove the slice before that day, or set active: false",
+            )
+
+
+@SLICE.rule(
+    "periodic-maintenance",
+    backend="gke",
+    reason="Hosts are maintained periodically only within a reservation made that way.",
+    source="xpk: 'is incorrect for the requested resources'",
+)
+def periodic_maintenance(view: SliceView) -> Iterator[Finding]:
+    if view.spec.host_maintenance != "PERIODIC":
+        return
+    for path, capacity in view.alternatives():
+        if not isinstance(capacity, Reservation) or capacity.maintenance != "PERIODIC":
+            yield Finding(
+                "host_maintenance",
+                f"PERIODIC needs a reservation with periodic maintenance, which {path} is not",
+                "write AS_NEEDED, or capacity: {model: reservation, maintenance: PERIODIC, ...}",
+            )
