@@ -82,7 +82,7 @@ class Campaign:
             try:
                 self._make(outcome, before)
             except AssertionError as error:
-                outcome.wrong.append(str(error)[-3000:])
+                outcome.wrong.append(_diagnostics(str(error)))
                 self.current = {}
             yield outcome
 
@@ -161,6 +161,9 @@ class Campaign:
     def _settle(self, platform: Json) -> None:
         """Bring the stack to a configuration, unless it is there."""
         if platform != self.current:
+            if self.current and platform.get("network") != self.current.get("network"):
+                # Another network is another cluster, which the program refuses to put in place of the one that stands.
+                self.stack.succeed("destroy", "-s", STACK, "--yes", "--skip-preview")
             self._write(platform)
             self._up()
             self.current = platform
@@ -196,6 +199,12 @@ def _merged(changes: Iterable[Json]) -> Json:
 def _operation(step: Step) -> str:
     """Inside the cluster it is the API server that knows what cannot be updated, as a LocalQueue's ClusterQueue."""
     return UPDATE if step.operation == REPLACE and step.type.startswith("kubernetes:") else step.operation
+
+
+def _diagnostics(output: str) -> str:
+    """What the engine says went wrong, of all that it prints."""
+    _, found, diagnostics = output.partition("Diagnostics:")
+    return diagnostics.partition("\nOutputs:")[0][:3000] if found else output[-3000:]
 
 
 def _differences(expected: Sequence[Step], planned: Sequence[Step]) -> Iterator[str]:
