@@ -390,6 +390,10 @@ EDITS: dict[str, tuple[str, Json]] = {
     "bucket rules": ("backups", {"lifecycleRules": [{"action": {"type": "Delete"}, "condition": {"age": 7}}]}),
     "secret labels": ("join", {"labels": {}}),
     "slice size": ("slice", {"targetSize": 0}),
+    "slice size and policy": (
+        "slice",
+        {"targetSize": 0, "instanceLifecyclePolicy": {"defaultActionOnFailure": "REPAIR"}},
+    ),
 }
 
 

@@ -181,17 +181,20 @@ class Rest:
         return None if found is None else self.outputs(context, self.id(variables), variables, found, known)
 
     def update(self, context: Context, identity: str, olds: Inputs, news: Inputs, changes: Sequence[Change]) -> Json:
-        """Bring the resource in line with `news`, a call for each setter concerned and one PATCH for the rest."""
+        """Bring the resource in line with `news`: one PATCH, then a call for each setter concerned.
+
+        In this order, as the provider does: a setter such as `resize` gives the resource another fingerprint, and PATCH
+        carries the one that was read (upstream: `resourceComputeInstanceGroupManagerUpdate`).
+        """
         variables = self.parse(context.settings, identity)
         changed = {c.top for c in changes}
         body = self.body(context, variables, news)
-        for setter in self.setters:
-            if changed & set(setter.properties):
-                changed -= set(setter.properties)
-                self._set(context, variables, setter, news, body, olds)
-        rest = self._patched(context.schema, changed, body)
+        setters = [setter for setter in self.setters if changed & set(setter.properties)]
+        rest = self._patched(context.schema, changed - {name for s in setters for name in s.properties}, body)
         if rest:
             self._patch(context, variables, body if self.patches == "PUT" else rest, olds)
+        for setter in setters:
+            self._set(context, variables, setter, news, body, olds)
         return self.settled(context, identity, variables, news)
 
     def _patched(self, schema: Schema, changed: set[str], body: Json) -> Json:
