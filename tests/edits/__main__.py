@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from sandbox import google
 from sandbox.run_directory import RunDirectory
 from sandbox.session import Plan, running
 from tests.edits.campaign import Campaign, Outcome, prepare, report
@@ -41,12 +40,11 @@ def main(
     with (
         tempfile.TemporaryDirectory(prefix="tpu-") as scratch,
         running(RunDirectory(Path(scratch) / "run"), Plan()) as session,
-        google.serving() as predictions,
     ):
         folder = link_checkout(Path(scratch) / "project")
         project = Project(replace(session, program_dir=folder))
         prepare(project, session.emulator_url, str(BASES[backend]["zone"]))
-        campaign = Campaign(project, predictions.url, backend)
+        campaign = Campaign(project, backend, BASES[backend])
         campaign.begin()
         for outcome in campaign.run(rows, together):
             outcomes.append(outcome)

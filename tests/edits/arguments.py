@@ -1,7 +1,8 @@
-"""The arguments that a configuration takes, and which of them differ between two configurations."""
+"""The arguments that a configuration takes, how one is edited, and which of them differ between two configurations."""
 
 from __future__ import annotations
 
+import json
 import typing
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -9,6 +10,22 @@ from typing import Any
 from pydantic import BaseModel
 
 Json = dict[str, Any]
+ABSENT = object()
+
+
+def put(content: Json, changes: Json) -> Json:
+    """A copy of `content` with dotted keys set; ABSENT takes one away."""
+    result: Json = json.loads(json.dumps(content))
+    for path, value in changes.items():
+        *parents, last = path.split(".")
+        target = result
+        for step in parents:
+            target = target.setdefault(step, {})
+        if value is ABSENT:
+            target.pop(last)
+        else:
+            target[last] = value
+    return result
 
 
 def models_in(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -11,21 +11,23 @@ from typing import Any
 from google.protobuf import json_format
 
 from plan.recreation import makes_hosts_anew
-from tests.edits.table import Effect
-from tests.graph.emulated import CREATE, DELETE, SAME, UPDATE, EmulatedCloud, recorded
-from tests.graph.recording import GraphMonitor, short
+from sandbox.plugins.provider import Subject
+from tests.edits.table import Effect, Row
+from tests.graph.emulated import CREATE, DELETE, REPLACE, UPDATE, EmulatedCloud, recorded
+from tests.graph.recording import GraphMonitor
 
-REPLACE = "replace"
 POOLS = ("gcp:container/nodePool:NodePool", "gcp:compute/instanceGroupManager:InstanceGroupManager")
 CLUSTER = "gcp:container/cluster:Cluster"
 MACHINE = "gcp:compute/instance:Instance"
+# What makes a cluster that cluster: itself, or the disk of its control plane.
+CLUSTERS = (CLUSTER, "gcp:compute/disk:Disk")
 SIZES = {"nodeCount", "targetSize"}
 # What is inside the cluster, and the way there.
 INSIDE = ("kubernetes:", "pulumi:providers:kubernetes")
 # What follows queues: which namespaces have one, and which is a namespace's default. It changes when one comes or goes.
 FOLLOWS_QUEUES = ("unqueued-tpus-binding", "queues-default-localqueue-")
-PREDICTED = ("gcp:", *INSIDE)
-"""Beginnings of the types that a prediction is about."""
+TYPES = ("gcp:", *INSIDE)
+"""Beginnings of the types that an effect is about."""
 
 
 @dataclass(frozen=True)
@@ -73,26 +75,31 @@ def effect_of(steps: Collection[Step]) -> Effect:
     return Effect.ADDED if steps else Effect.NOTHING
 
 
+def strays(rows: Collection[Row], steps: Collection[Step]) -> list[str]:
+    """What a plan must not do whatever its effect: touch hosts of slices when edits name other slices only, or replace
+    what makes a cluster that cluster."""
+    keys = [key for row in rows for key in row.after]
+    named = {key.split(".")[1] for key in keys if key.startswith("slices.")}
+    named = named if all(key.startswith("slices.") for key in keys) else set()
+    others = [step.name for step in steps if named and step.is_slice and step.group not in named]
+    return others + [step.name for step in steps if step.type in CLUSTERS and step.operation == REPLACE]
+
+
 def predicted(cloud: EmulatedCloud, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Step]:
     """What an edit does, by the graph: Google's resources as planned against the cloud in which `before` stands, and
     those inside the cluster by what the program registers, since no provider is asked about them."""
     old, new = _begun(json.dumps(before, sort_keys=True)), recorded(after)
-    return [*_google(cloud, old, new), *_inside(old, new)]
+    planned = [(Subject.of(urn), plan) for urn, plan in cloud.plan(new).items()]
+    return [
+        *(Step(subject.type, subject.name, plan.operation, plan.paths) for subject, plan in planned),
+        *_inside(old, new),
+    ]
 
 
 @lru_cache(maxsize=16)
 def _begun(platform: str) -> GraphMonitor:
     """The graph that an edit begins with, as JSON; many edits begin with the same."""
     return recorded(json.loads(platform))
-
-
-def _google(cloud: EmulatedCloud, old: GraphMonitor, new: GraphMonitor) -> Iterator[Step]:
-    known = {short(urn): request for urn, request in {**old.requests, **new.requests}.items()}
-    for name, planned in cloud.plan(new).items():
-        if planned.outcome != SAME:
-            operation = planned.outcome if planned.outcome in (CREATE, UPDATE, DELETE) else REPLACE
-            request = known[name]
-            yield Step(request.type, request.name, operation, [change.path for change in planned.changes])
 
 
 def _inside(old: GraphMonitor, new: GraphMonitor) -> Iterator[Step]:

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from catalogue.generations import V6E
-from tests.graph.edits import ABSENT, put
+from tests.edits.arguments import ABSENT, put
 from tests.graph.emulated import PROJECT
 from tests.platforms import EXISTING, EXISTING_NETWORK, ZONES
 
@@ -163,6 +163,8 @@ def _slices() -> Iterator[Row]:
     on_demand = {f"{serve}.capacity": {"model": "on-demand"}}
     yield Row(duration, REPLACED, HOSTS, on_demand, words="`slices.*.capacity.max_run_duration`")
     yield gke({f"{train}.capacity": [RESERVED, "spot"]}, REPLACED, words="`slices.*.capacity`: a list")
+    turned = {f"{train}.capacity": ["spot", RESERVED]}
+    yield gke(turned, IN_PLACE, {f"{train}.capacity": [RESERVED, "spot"]}, "the order in `slices.*.capacity`")
     yield Row({f"{train}.capacity": "queued"}, REPLACED, REFUSED, words="`slices.*.capacity`: queued")
     yield Row({f"{serve}.autoscale": True}, IN_PLACE, REFUSED)
     dynamic = {"slices.cube": CUBE}
@@ -226,6 +228,8 @@ def _platform() -> Iterator[Row]:
 def _cluster() -> Iterator[Row]:
     yield gke({"cluster.release_channel": "REGULAR"}, IN_PLACE)
     yield Row({"cluster.version": "1.36"}, NOTHING, None)
+    full = {"cluster.version": "1.36.1-gke.1500000"}
+    yield gke({"cluster.version": "1.36.2-gke.1000000"}, HOSTS, full, "`cluster.version`: a full version")
     yield without({"cluster.version": "1.35.0"}, REPLACED)
     yield gke({"cluster.regional": False}, ANOTHER_CLUSTER)
     yield gke({"cluster.authorized_networks": [OFFICE]}, IN_PLACE)

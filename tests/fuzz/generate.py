@@ -16,7 +16,7 @@ from catalogue import topology
 from catalogue.generations import GENERATIONS, HostImage
 from catalogue.machines import MACHINES
 from platform_config.other_words import SLICE as OTHER_WORDS
-from tests.graph.edits import FOREIGN_NETWORK
+from tests.graph.emulated import FOREIGN_NETWORK
 from tests.platforms import EXISTING, ZONES, errors, raw
 from tests.rules import cases_configuration, cases_without_gke, test_rules
 from tests.rules.cases import Case

@@ -26,8 +26,7 @@ from platform_config.reading import PROJECT_KEY, given
 from platform_config.stack_file import read
 from rules.load import load_platform, load_stack_file
 from sandbox.plugins.provider import ProviderError
-from tests.graph.edits import lay_foreign
-from tests.graph.emulated import EmulatedCloud, recorded
+from tests.graph.emulated import EmulatedCloud, lay_foreign, recorded
 from tests.graph.recording import GraphMonitor
 from tests.platforms import PROJECT
 from tests.schema.test_kubernetes_objects import RELEASE, validate, whole_numbers

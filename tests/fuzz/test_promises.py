@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.graph.edits import FOREIGN_NETWORK
-from tests.graph.emulated import EmulatedCloud
+from tests.graph.emulated import FOREIGN_NETWORK, EmulatedCloud
 from tests.platforms import raw
 
 from . import generate, outcomes

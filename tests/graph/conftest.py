@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.graph.edits import Clouds, standing_clouds
+from tests.graph.emulated import Clouds, standing_clouds
 from tests.graph.recording import STACK_FILES, GraphMonitor, record_stack
 
 

@@ -1,11 +1,11 @@
-"""A recorded graph made for real in the emulated cloud, and what the engine would plan for the next one.
+"""A recorded graph made for real in the emulated cloud, and what would change on the way to the next one.
 
 Every Google resource goes through the stand-in plugin's own check, create and diff, over HTTP, to the emulator, which
 holds bodies against Google's discovery documents and fills in what Google fills in. This stands for the engine, without
-its process: resources are made one after the other in the order of registration, and `plan` applies the engine's rules
-for ignored changes, replacements and their dependents (upstream: `pkg/resource/deploy/step_generator.go`, functions
-`processIgnoreChanges`, `applyReplaceOnChanges` and `calculateDependentReplacements`). It differs: what depends on
-a replaced resource is planned alike whichever of the two goes first, and what runs inside the cluster is left out.
+its process: resources are made one after the other in the order of registration. `plan` knows three of the engine's
+rules (upstream: `pkg/resource/deploy/step_generator.go`): ignored changes, the program's `replaceOnChanges`, and that
+outputs of a replaced resource are unknown. It differs: it leaves out protection, the order of a replacement, what is
+replaced because something it depends on goes first, and what runs inside the cluster. Tests of the engine have these.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,15 +25,14 @@ from sandbox import google
 from sandbox.plugins.provider import Change, Subject
 from sandbox.plugins.values import UNKNOWN, plain, unmarshal
 from sandbox.tests.gcp_plugin_support import CONFIG, HOST, configured
-from tests.graph.recording import GraphMonitor, Update, record_main, short
+from tests.graph.recording import GraphMonitor, Update, record_main
+from tests.platforms import EXISTING_NETWORK
 
 Json = dict[str, Any]
 PROJECT = "my-project"
 SEED = b"any"
 
-SAME, UPDATE, CREATE, DELETE = "same", "update", "create", "delete"
-DELETE_FIRST, CREATE_FIRST = "replace, delete first", "replace, create first"
-REFUSED = "refused, protected"
+CREATE, UPDATE, DELETE, REPLACE = "create", "update", "delete", "replace"
 
 
 def recorded(platform: Mapping[str, Any]) -> GraphMonitor:
@@ -43,19 +42,18 @@ def recorded(platform: Mapping[str, Any]) -> GraphMonitor:
 
 @dataclass(frozen=True)
 class Standing:
-    """A resource that exists: how the program registered it, its checked inputs and its state."""
+    """A resource that exists: its checked inputs and its state."""
 
-    request: Any
     inputs: Json
     outputs: Json
 
 
 @dataclass(frozen=True)
 class Planned:
-    """What the engine would do with a resource, and which properties make it do so."""
+    """What would be done with a resource, and the paths of the properties that make it so."""
 
-    outcome: str
-    changes: Sequence[Change] = ()
+    operation: str
+    paths: Sequence[str] = ()
 
 
 @dataclass
@@ -70,8 +68,6 @@ class EmulatedCloud:
         self._provider = configured(None, **endpoints)
         # What the recorder makes up (ids, computed outputs) -> what the cloud gives.
         self._real: Json = {}
-        # What the recorder makes up -> the resource it made it up for.
-        self._maker: dict[str, str] = {}
 
     @property
     def state(self) -> stack_state.Standing:
@@ -102,89 +98,55 @@ class EmulatedCloud:
             inputs = self._checked(subject, {}, self._inputs(request))
             state = self._provider.create(subject, copy.deepcopy(inputs), 0, False)
             outputs = plain(dict(state.outputs))
-            self.standing[urn] = Standing(request, inputs, outputs)
+            self.standing[urn] = Standing(inputs, outputs)
             self._real[f"{request.name}-id"] = outputs["id"]
             for key, made_up in Update.computed(request.type, request.name).items():
                 if isinstance(made_up, str):
                     self._real[made_up] = outputs[key]
-                    self._maker[made_up] = urn
 
     def plan(self, monitor: GraphMonitor) -> dict[str, Planned]:
-        """What the engine would do to get from what stands to another graph, by short resource name."""
+        """What changes from what stands to another graph, by URN; what stays as it is, is left out."""
         planned: dict[str, Planned] = {}
-        replaced: set[str] = set()
         for urn, request in _google(monitor):
             if urn not in self.standing:
-                planned[short(urn)] = Planned(CREATE)
+                planned[urn] = Planned(CREATE)
                 continue
-            found = self._planned(urn, request, replaced)
-            if found.outcome in (DELETE_FIRST, CREATE_FIRST):
-                replaced.add(urn)
-            planned[short(urn)] = found
-        for urn in self.standing.keys() - monitor.requests.keys():
-            planned[short(urn)] = Planned(REFUSED if self.standing[urn].request.protect else DELETE)
-        return planned
+            replaced = {urn for urn in planned if planned[urn].operation == REPLACE}
+            if changes := self._changes(urn, request, replaced):
+                again = any(change.replace for change in changes)
+                planned[urn] = Planned(REPLACE if again else UPDATE, [change.path for change in changes])
+        return planned | dict.fromkeys(self.standing.keys() - monitor.requests.keys(), Planned(DELETE))
 
     def update(self, monitor: GraphMonitor) -> None:
         """Change what stands as the graph says, where nothing is made, replaced or deleted; then read all again."""
+        planned = self.plan(monitor)
         for urn, request in _google(monitor):
-            subject, standing = Subject.of(urn), self.standing[urn]
-            inputs = self._inputs(request)
-            ignored = list(request.ignoreChanges)
-            for path in ignored:
-                _reset(inputs, standing.inputs, path.split("."))
-            news = self._checked(subject, standing.inputs, inputs)
-            outputs, identity = standing.outputs, str(standing.outputs["id"])
-            if self._changes(subject, standing, news, request)[0]:
-                made = self._provider.update(subject, identity, outputs, copy.deepcopy(news), ignored, 0, False)
-                outputs = plain(dict(made))
-            read = self._provider.read(subject, identity, copy.deepcopy(news), outputs)
-            self.standing[urn] = Standing(request, news, plain(dict(read.outputs)))
+            subject, news, outputs = Subject.of(urn), self._news(urn, request), self.standing[urn].outputs
+            identity, ignored = str(outputs["id"]), list(request.ignoreChanges)
+            if urn in planned:
+                outputs = self._provider.update(subject, identity, outputs, copy.deepcopy(news), ignored, 0, False)
+            read = self._provider.read(subject, identity, copy.deepcopy(news), plain(dict(outputs)))
+            self.standing[urn] = Standing(news, plain(dict(read.outputs)))
 
-    def _planned(self, urn: str, request: Any, replaced: set[str]) -> Planned:
-        subject, standing = Subject.of(urn), self.standing[urn]
-        if self._falls_with(standing, subject, replaced):
-            return self._replacement(standing, request, [], delete_first=True)
-        ignored = list(request.ignoreChanges)
-        inputs = self._inputs(request)
-        for path in ignored:
-            _reset(inputs, standing.inputs, path.split("."))
-        news = self._checked(subject, standing.inputs, inputs)
-        for key in _unknown(request, replaced):
-            news[key] = UNKNOWN
-        changes, by_provider = self._changes(subject, standing, news, request)
-        triggered = self._maker.get(request.replacement_trigger.string_value) in replaced
-        if triggered or any(change.replace for change in changes):
-            asked = request.deleteBeforeReplaceDefined or request.deleteBeforeReplace
-            first = request.deleteBeforeReplace if asked else by_provider
-            return self._replacement(standing, request, changes, delete_first=first)
-        return Planned(UPDATE if changes else SAME, changes)
+    def _news(self, urn: str, request: Any) -> Json:
+        """The checked inputs of what stands already; what is ignored keeps its value."""
+        olds, inputs = self.standing[urn].inputs, self._inputs(request)
+        for path in request.ignoreChanges:
+            _reset(inputs, olds, path.split("."))
+        return self._checked(Subject.of(urn), olds, inputs)
 
-    def _replacement(
-        self, standing: Standing, request: Any, changes: Sequence[Change], *, delete_first: bool
-    ) -> Planned:
-        if request.protect and standing.request.protect:
-            return Planned(REFUSED, changes)
-        return Planned(DELETE_FIRST if delete_first else CREATE_FIRST, changes)
-
-    def _changes(self, subject: Subject, standing: Standing, news: Json, request: Any) -> tuple[list[Change], bool]:
-        """The provider's changes under the program's replace_on_changes, and whether it wants the old to go first."""
-        found = self._provider.diff(subject, standing.outputs, news, list(request.ignoreChanges))
+    def _changes(self, urn: str, request: Any, replaced: set[str]) -> list[Change]:
+        """The provider's changes; those that the program asks for are replacements too."""
+        news = self._news(urn, request)
+        for key, dependencies in request.propertyDependencies.items():
+            if replaced.intersection(dependencies.urns):
+                news[key] = UNKNOWN
+        found = self._provider.diff(Subject.of(urn), self.standing[urn].outputs, news, list(request.ignoreChanges))
         forced = tuple(request.replaceOnChanges)
-        changes = [
+        return [
             Change(change.path, change.kind, change.replace or any(_contains(path, change.path) for path in forced))
             for change in found.changes
         ]
-        return changes, found.delete_before_replace and found.replaces
-
-    def _falls_with(self, standing: Standing, subject: Subject, replaced: set[str]) -> bool:
-        """Whether a resource must be replaced because what its properties depend on is deleted first."""
-        unknown = _unknown(standing.request, replaced)
-        if not unknown:
-            return False
-        inputs = {**standing.inputs, **dict.fromkeys(unknown, UNKNOWN)}
-        changes, _ = self._changes(subject, standing, inputs, standing.request)
-        return any(change.replace for change in changes)
 
     def _inputs(self, request: Any) -> Json:
         """The registered inputs, with what the recorder made up replaced by what the cloud gave."""
@@ -214,13 +176,6 @@ def _google(monitor: GraphMonitor) -> Iterator[tuple[str, Any]]:
     return ((urn, request) for urn, request in monitor.requests.items() if request.type.startswith("gcp:"))
 
 
-def _unknown(request: Any, replaced: set[str]) -> list[str]:
-    """The properties of a resource that nobody knows before what they depend on is replaced."""
-    return [
-        key for key, dependencies in request.propertyDependencies.items() if replaced.intersection(dependencies.urns)
-    ]
-
-
 def _reset(inputs: Json, olds: Json, steps: Sequence[str]) -> None:
     """Give the value at a path back its old value, or take it away where there was none."""
     step, *rest = steps
@@ -244,3 +199,50 @@ def emulated_cloud() -> Iterator[EmulatedCloud]:
     """An empty cloud."""
     with google.serving() as emulator, closing(EmulatedCloud(emulator.url)) as cloud:
         yield cloud
+
+
+# What `lay_foreign` makes, as a self-managed platform names it.
+FOREIGN_NETWORK = {**EXISTING_NETWORK, "nodes_cidr": "10.0.0.0/20", "pods_cidr": "10.16.0.0/14"}
+
+
+def lay_foreign(cloud: EmulatedCloud, region: str, *, pods: str = "p", services: str = "q") -> None:
+    """What others made: a network `n` with a subnet `s` and two ranges, and the secrets of a cluster."""
+    compute = f"/compute/v1/projects/{PROJECT}"
+    cloud.call("POST", f"{compute}/global/networks", {"name": "n", "autoCreateSubnetworks": False})
+    ranges = {pods: FOREIGN_NETWORK["pods_cidr"], services: "10.20.0.0/20"}
+    subnet = {
+        "name": "s",
+        "network": f"projects/{PROJECT}/global/networks/n",
+        "ipCidrRange": FOREIGN_NETWORK["nodes_cidr"],
+        "secondaryIpRanges": [{"rangeName": name, "ipCidrRange": cidr} for name, cidr in ranges.items()],
+    }
+    cloud.call("POST", f"{compute}/regions/{region}/subnetworks", subnet)
+    for secret in ("join", "access"):
+        cloud.call("POST", f"/sm/v1/projects/{PROJECT}/secrets?secretId={secret}", {"replication": {"automatic": {}}})
+
+
+Clouds = Callable[[Json], EmulatedCloud]
+
+
+@contextmanager
+def standing_clouds() -> Iterator[Clouds]:
+    """Clouds in which a platform stands, one for each platform that edits begin with.
+
+    They share an emulator: a plan compares with the state that creating left behind, and asks the cloud nothing.
+    """
+    standing: dict[str, EmulatedCloud] = {}
+    with ExitStack() as running:
+        emulator = running.enter_context(google.serving())
+
+        def cloud_of(platform: Json) -> EmulatedCloud:
+            key = json.dumps(platform, sort_keys=True)
+            if key not in standing:
+                cloud = running.enter_context(closing(EmulatedCloud(emulator.url)))
+                cloud.control("reset")
+                cloud.control("zones", zone=platform["zone"], generations=["v5e", "v5p", "v6e", "tpu7x"])
+                lay_foreign(cloud, platform["zone"].rpartition("-")[0])
+                cloud.make(recorded(platform))
+                standing[key] = cloud
+            return standing[key]
+
+        yield cloud_of

@@ -14,9 +14,9 @@ from rules.cluster_identity import another_cluster
 from rules.load import load_platform
 from tests.edits import page
 from tests.edits.arguments import arguments, edited
-from tests.edits.plans import effect_of, predicted
+from tests.edits.plans import effect_of, predicted, strays
 from tests.edits.table import GKE, GUEST, ROWS, SELF_MANAGED, Effect, Row
-from tests.graph.edits import Clouds
+from tests.graph.emulated import Clouds
 from tests.graph.recording import ROOT, Update
 from tests.graph.test_multikueue import EXPORTED, STACK_REFERENCE
 from tests.graph.test_own_template import sound
@@ -51,6 +51,7 @@ def test_an_edit_does_what_the_table_says(clouds: Clouds, row: Row, backend: str
         return
     steps = predicted(clouds(before), before, after)
     assert effect_of(steps) is effect, steps
+    assert not strays([row], steps)
 
 
 # --- no key is left out -----------------------------------------------------------------------------------------------

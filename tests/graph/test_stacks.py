@@ -25,6 +25,7 @@ from tests.graph.recording import (
     short,
     stack_config,
 )
+from tests.platforms import ZONES
 
 NODE_POOL = "gcp:container/nodePool:NodePool"
 HOST_GROUP = "gcp:compute/instanceGroupManager:InstanceGroupManager"
@@ -191,6 +192,29 @@ def test_slice_pools_guard_their_capacity(update: GraphMonitor) -> None:
         assert request.deleteBeforeReplace, short(urn)
         assert set(request.replaceOnChanges) == REPLACES_SLICE[request.type]
         assert ("initialNodeCount" in request.ignoreChanges) == (request.type == NODE_POOL)
+
+
+def test_replace_on_changes_comes_with_delete_before_replace(update: GraphMonitor) -> None:
+    """Alone it makes the engine create the second resource of a name before it deletes the first."""
+    forced = [request for request in update.requests.values() if request.replaceOnChanges]
+    assert forced
+    assert all(request.deleteBeforeReplace for request in forced)
+
+
+def test_another_shape_is_another_workload_policy() -> None:
+    """The provider plans a rename in place, which the API cannot do: so names and shapes go together."""
+    config = stack_config(ROOT / "Pulumi.dev.yaml")
+    platform = json.loads(config["tpu-platform:platform"])
+    shapes = ("2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8")
+    slices = {f"s{shape}": {"machine_type": "tpu7x-standard-4t", "topology": shape} for shape in shapes}
+    platform |= {"name": "tpu", "zone": ZONES["tpu7x"], "slices": slices, "queues": {}}
+    graph = record_main({**config, "tpu-platform:platform": json.dumps(platform)})
+    policies = graph.of_type("gcp:compute/resourcePolicy:ResourcePolicy").values()
+    for shape, request in zip(shapes, policies, strict=True):
+        assert request.object["workloadPolicy"]["acceleratorTopology"] == shape
+        assert request.object["name"] == f"tpu-{shape}"
+        assert request.name.endswith(f"tpu-{shape}"), "a policy of another name is another resource"
+        assert list(request.replaceOnChanges) == ["name"]
 
 
 def test_protection_is_one_switch(stack_file: Path) -> None:

@@ -15,8 +15,7 @@ import pytest
 from catalogue.generations import GENERATIONS, TPU7X, HostImage
 from plan.capacity import CAPACITY_MODELS, OnCompute
 from tests.graph.conftest import recorded as recorded_stack
-from tests.graph.edits import FOREIGN_NETWORK, lay_foreign
-from tests.graph.emulated import PROJECT, emulated_cloud, recorded
+from tests.graph.emulated import FOREIGN_NETWORK, PROJECT, emulated_cloud, lay_foreign, recorded
 from tests.graph.recording import ROOT
 from tests.platforms import EXISTING, EXISTING_NETWORK, ZONES
 from tests.schema.test_request_bodies import (
