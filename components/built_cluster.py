@@ -1,4 +1,4 @@
-"""What both back ends hand on: a cluster with its slices, ready for what runs inside."""
+"""What both back ends return: a cluster with its slices."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from components.kubernetes.cluster_access import ClusterAccess
 
 @dataclass(frozen=True)
 class Built:
-    """`access`: how to make things inside, once there is somewhere for them to run. `name`: of the cluster. `connect`:
-    what a person types to reach it. `facts`: further exports of the stack."""
+    """`access`: creates objects inside, after the nodes that run them. `name`: of the cluster. `connect`: the command
+    with which a person reaches it. `facts`: further exports of the stack."""
 
     access: ClusterAccess
     name: pulumi.Input[str]

@@ -1,4 +1,4 @@
-"""Values that Google computes, which the state may lack."""
+"""Outputs that Google computes, which the state may lack."""
 
 from typing import Any, TypeVar
 
@@ -8,9 +8,9 @@ T = TypeVar("T")
 
 
 def unknown_if_absent(output: pulumi.Output[T]) -> pulumi.Output[T]:
-    """An output of a resource that Google computes; unknown, as in a first preview, where the state has no value.
+    """An output that Google computes; unknown, as in a first preview, where the state has no value.
 
-    The state has none of a resource whose creation was cut short, until the next update has read it.
+    The state has no value after the creation of a resource was interrupted, until the next update reads the resource.
     """
 
     def or_unknown(value: Any) -> Any:

@@ -38,7 +38,7 @@ def build(platform: Platform) -> dict[str, Any]:
         after=services.enabled,
         opts=protected(platform),
     )
-    # A back end is imported where it is used: each loads large parts of the provider SDK that the other never needs.
+    # Only the back end in use is imported: each loads large parts of the provider SDK that the other does not need.
     if platform.backend == "gke":
         from components.gke.back_end import build_gke
 
@@ -61,7 +61,7 @@ def build(platform: Platform) -> dict[str, Any]:
 
 
 def install_namespaces(platform: Platform, access: ClusterAccess) -> Mapping[str, Sequence[pulumi.Resource]]:
-    """By namespace, what everything in it comes after: itself, or nothing where the cluster has it already."""
+    """For each namespace, what must exist before anything in it: the Namespace, unless the cluster provides it."""
     if not platform.installs("namespaces"):
         return dict.fromkeys(platform.workload_namespaces, ())
     made = Namespaces("namespaces", platform=platform, access=access).by_name
@@ -73,9 +73,9 @@ def install_namespaces(platform: Platform, access: ClusterAccess) -> Mapping[str
 def install_controllers(
     platform: Platform, access: ClusterAccess, namespaces: Mapping[str, Sequence[pulumi.Resource]]
 ) -> Sequence[pulumi.Resource]:
-    """What hands out devices and JobSet side by side; Kueue after them, since it queues what they serve; then queues.
+    """Device drivers and JobSet in parallel; then Kueue, which queues what they serve; then queues.
 
-    Returns what must be there before anything else of Kueue; empty without queues.
+    Returns what must exist before any other Kueue object; empty without queues.
     """
     if platform.installs("device-plugin"):
         DevicePlugin("device-plugin", access=access, opts=protected(platform))
@@ -84,7 +84,7 @@ def install_controllers(
         driver = [InstalledChart(DRA_DRIVER, platform=platform, access=access, opts=protected(platform)).release]
     after: list[pulumi.Resource] = []
     if any(plan.devices == "dra" for plan in platform.shared_plans):
-        # Also on a manager, which has no driver: Kueue counts a job's devices there before it hands the job out.
+        # Also on a manager, which has no driver: Kueue counts a job's devices there before it dispatches the job.
         after += Claims("claims", platform=platform, access=access, namespaces=namespaces, after=driver).device_classes
     if platform.installs("jobset"):
         after.append(InstalledChart(JOBSET, platform=platform, access=access, opts=protected(platform)).release)
@@ -110,7 +110,7 @@ def install_controllers(
 
 
 def exports(platform: Platform, built: Built) -> dict[str, Any]:
-    """What a person or a script needs next: how to reach the cluster, what stands where, what it costs."""
+    """What a person or a script needs next: how to reach the cluster, where its slices are, what it costs."""
     return {
         "cluster": {
             "name": built.name,

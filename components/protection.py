@@ -1,8 +1,8 @@
 """Makes `destroy` of a protected platform fail before it has deleted anything.
 
-The engine deletes in rounds, dependents first, and finds out about a protected resource only in that resource's round.
-By then everything without dependents is gone, queues for example. But the engine keeps what a protected resource
-depends on. So one resource that nobody edits depends on all others, and is protected if anything is.
+The engine deletes in rounds, dependents first, and refuses a protected resource only in that resource's round. By then
+it has deleted everything without dependents, queues for example. But the engine keeps what a protected resource depends
+on. So one resource that nobody edits depends on all others, and is protected if any other is.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from plan.platform import Platform
 
 
 def protected(platform: Platform) -> pulumi.ResourceOptions:
-    """Options of a component that the platform cannot live without: its children inherit the protection."""
+    """Options of a component that a protected platform must keep: its children inherit the protection."""
     return pulumi.ResourceOptions(protect=platform.protect)
 
 
@@ -32,8 +32,8 @@ def registered_resources() -> list[pulumi.Resource]:
 class Protection(pulumi.ComponentResource):
     """Depends on `everything`, so `destroy` reaches it first. It has no counterpart in the cloud.
 
-    Where nothing is protected it is registered unprotected. If it were left out, a stack that gives up its protection
-    would have to delete a resource that is still protected in the state, which the engine refuses.
+    Where nothing is protected it is registered unprotected. Without it, a stack that turns protection off would have to
+    delete a resource that is still protected in the state, which the engine refuses.
     """
 
     TYPE = "tpu:platform:Protection"

@@ -1,4 +1,4 @@
-"""Platforms on Compute Engine: a control plane of their own or a cluster that exists, slices as groups of hosts."""
+"""Platforms on Compute Engine: a self-managed or existing cluster, with slices as managed instance groups."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,48 +32,48 @@ CPU_POOLS = "cpu-pools"
 
 
 @dataclass(frozen=True)
-class Home:
+class JoinTarget:
     """A cluster that hosts join.
 
-    - `described`: a text that differs for every cluster, so that a new cluster makes new host templates
+    - `cluster_text`: a text that differs for every cluster, so that a new cluster replaces the host templates
     - `join_secret`: short name of the secret that holds the join token
-    - `ready`: what hosts come after
-    - `access`: how to make objects inside the cluster
+    - `ready`: resources that must exist before hosts
+    - `access`: creates objects inside the cluster
     """
 
     network: Network
-    described: pulumi.Input[str]
+    cluster_text: pulumi.Input[str]
     join_secret: pulumi.Input[str]
     ready: Sequence[pulumi.Resource]
     access: ClusterAccess
 
 
 def build_compute(platform: Platform, services: Services, identity: NodeIdentity, drain: pulumi.ResourceHook) -> Built:
-    """Register a control plane, or nothing of an existing one, and the hosts that join. `drain`: empties hosts."""
+    """Register the control plane, unless the cluster exists already, and the hosts. `drain`: hook that drains hosts."""
     templates = own_templates(platform)
     accounts = host_accounts(platform, templates)
     nodes = [identity.email, *accounts.values()]
     cluster = platform.compute
     if isinstance(cluster, SelfManagedCluster):
-        home = _own_cluster(platform, cluster, services, nodes)
+        target = _own_cluster(platform, cluster, services, nodes)
     else:
-        home = _existing_cluster(platform, cluster, services, nodes)
+        target = _existing_cluster(platform, cluster, services, nodes)
     grants = JoinGrants(
         "join-grants",
         project=hosts.join_secret(platform).split("/")[1],
-        secret=home.join_secret,
+        secret=target.join_secret,
         members={
             "nodes": identity.member,
             **{key: pulumi.Output.concat("serviceAccount:", account) for key, account in accounts.items()},
         },
         after=services.enabled,
     )
-    after = [*identity.ready, *home.network.ready, *home.network.firewalls, *grants.ready, *home.ready]
-    groups = _host_groups(platform, services, identity, home, templates, after, drain)
-    access, needed = home.access, list[pulumi.Resource]()
+    after = [*identity.ready, *target.network.ready, *target.network.firewalls, *grants.ready, *target.ready]
+    groups = _host_groups(platform, services, identity, target, templates, after, drain)
+    access, needed = target.access, list[pulumi.Resource]()
     if isinstance(cluster, SelfManagedCluster):
         controller = CloudController("cloud-controller", platform=platform, access=access, opts=protected(platform))
-        # Controllers run on the system hosts, on which nothing runs before the cloud-controller has seen them.
+        # Controllers run on the system hosts, where nothing runs before the cloud-controller has initialised them.
         access = access.behind(groups[CPU_POOLS].groups[SYSTEM_POOL], controller.daemons)
         needed = [controller.daemons]
     _wait_for_hosts(platform, groups, needed)
@@ -86,7 +86,7 @@ def build_compute(platform: Platform, services: Services, identity: NodeIdentity
 
 
 def host_accounts(platform: Platform, templates: Mapping[str, OwnTemplate]) -> dict[str, pulumi.Input[str]]:
-    """What hosts run as besides the platform's own account: by address, or by the template that says it."""
+    """Emails of hosts' service accounts, without the platform's own. Keys: the email, or the template's name."""
     accounts: dict[str, pulumi.Input[str]] = {
         plan.spec.service_account: plan.spec.service_account
         for plan in platform.slice_plans
@@ -97,8 +97,8 @@ def host_accounts(platform: Platform, templates: Mapping[str, OwnTemplate]) -> d
 
 def _own_cluster(
     platform: Platform, cluster: SelfManagedCluster, services: Services, nodes: Sequence[pulumi.Input[str]]
-) -> Home:
-    """A control plane of the platform's own. `nodes`: what hosts run as."""
+) -> JoinTarget:
+    """A self-managed control plane. `nodes`: emails of the service accounts of hosts."""
     after = services.enabled
     identity = NodeIdentity(
         "control-plane-identity", platform=platform, account=CONTROL_PLANE, after=after, opts=protected(platform)
@@ -138,7 +138,7 @@ def _own_cluster(
         needed=needed,
     )
     published = PublishedEndpoint("endpoint", platform=platform, generation=generation, after=control_plane.ready)
-    return Home(
+    return JoinTarget(
         network,
         pulumi.Output.concat("the cluster of disk ", generation),
         secrets.join.secret_id,
@@ -149,14 +149,14 @@ def _own_cluster(
 
 def _existing_cluster(
     platform: Platform, cluster: ExistingCluster, services: Services, nodes: Sequence[pulumi.Input[str]]
-) -> Home:
-    """A cluster that somebody else runs. `nodes`: what hosts run as."""
+) -> JoinTarget:
+    """A cluster that somebody else runs. `nodes`: emails of the service accounts of hosts."""
     machines = Machines(nodes)
     network = Network("network", platform=platform, machines=machines, after=services.enabled, opts=protected(platform))
     known = pulumi.Output.from_input(published_endpoint.existing(cluster))
-    # It has no generation: that it is another one is refused before, and another address of it changes nothing inside.
+    # No generation: `cluster_identity` refuses another cluster, and a new address changes nothing inside.
     access = _access(platform, known, identity=None, generation=None)
-    return Home(network, "an existing cluster", cluster.join_secret.rpartition("/")[2], [], access)
+    return JoinTarget(network, "an existing cluster", cluster.join_secret.rpartition("/")[2], [], access)
 
 
 def _access(
@@ -180,20 +180,20 @@ def _host_groups(
     platform: Platform,
     services: Services,
     identity: NodeIdentity,
-    home: Home,
+    target: JoinTarget,
     templates: Mapping[str, OwnTemplate],
     after: Sequence[pulumi.Resource],
     drain: pulumi.ResourceHook,
 ) -> dict[str, HostGroups]:
-    """All hosts, by the name of their component: those without TPUs, then those of each group of slices."""
+    """All hosts, by the name of their component: hosts without TPUs, then those of each group of slices."""
     policies = {}
     if platform.workload_policies:
         policies = WorkloadPolicies("workload-policies", platform=platform, after=services.enabled).by_name
     make = partial(
         HostGroups,
         platform=platform,
-        network=home.network,
-        cluster=home.described,
+        network=target.network,
+        cluster=target.cluster_text,
         email=identity.email,
         policies=policies,
         after=after,
@@ -215,15 +215,15 @@ def _host_groups(
 
 
 def _wait_for_hosts(platform: Platform, made: Mapping[str, HostGroups], needed: Sequence[pulumi.Resource]) -> None:
-    """Where a group's hosts come at once, an update ends when they are nodes. `needed`: what makes nodes of them."""
+    """Makes an update wait for nodes, except hosts that Google queues. `needed`: what turns hosts into nodes."""
     for name, component in made.items():
-        waited = {key: group for key, group in component.described.items() if group.wait and group.size}
+        waited = {key: group for key, group in component.plans.items() if group.wait and group.size}
         if waited:
             JoinedHosts(f"joined-{name}", platform=platform, groups=waited, made=component, after=needed)
 
 
 def _facts(platform: Platform, groups: Iterable[HostGroups]) -> dict[str, Any]:
-    """`hosts`: names of each slice's hosts, which are its nodes'; `ready`: whether all hosts of a group run."""
+    """`hosts`: names of each slice's hosts, the same as its nodes'; `ready`: whether all hosts of a group run."""
     return {
         "hosts": {
             plan.name: [name for group in hosts.slice_groups(platform, plan) for name in group.host_names]

@@ -1,4 +1,4 @@
-"""The startup scripts of machines without GKE: static text, whose settings are the machine's metadata."""
+"""The startup scripts of machines without GKE: static text that reads its settings from the machine's metadata."""
 
 from functools import cache
 from pathlib import Path
@@ -13,5 +13,5 @@ PARTS = {
 
 @cache
 def boot_script(role: Literal["control_plane", "node"]) -> str:
-    """The text of a role's script: its parts, one after the other, of which the last one runs something."""
+    """The text of a role's script: its parts in order. Only the last part runs something."""
     return "".join((FOLDER / f"{part}.sh").read_text() for part in PARTS[role])

@@ -1,4 +1,4 @@
-"""A control plane of the platform's own: machines that run kubeadm on their data disks, and one address for all."""
+"""A self-managed control plane: machines that run kubeadm on their data disks, behind one address."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,17 +18,17 @@ from platform_config.self_managed import SelfManagedCluster
 
 BOOT_DISK_GB = 50
 DATA_DEVICE = "data"
-"""What the boot script finds the data disk by: /dev/disk/by-id/google-data."""
-# The provider plans another disk as one that is taken off and one that is put on, beside a running etcd. And a disk in
-# use cannot be deleted: that its machine must go before it, the engine sees by this alone.
+"""The boot script finds the data disk by this name: /dev/disk/by-id/google-data."""
+# The provider plans a new disk as a detach and an attach, beside a running etcd. And Google does not delete a disk in
+# use: only this makes the engine delete the machine before the disk.
 REPLACES_MACHINE = ["attachedDisks"]
 
 
 class ControlPlane(pulumi.ComponentResource):
     """One or three machines behind a load balancer.
 
-    A machine may be replaced: etcd and the cluster's keys are on its data disk, which the next one of its name takes
-    over. Only with its disk it begins anew.
+    A machine can be replaced without loss: etcd and the cluster's keys are on its data disk, which the next machine of
+    that name attaches. Only a new disk starts empty.
     """
 
     TYPE = "tpu:compute:ControlPlane"
@@ -48,8 +48,8 @@ class ControlPlane(pulumi.ComponentResource):
         needed: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """`email`: the service account that the machines run as. `disks`: where they keep the cluster. `needed`: what
-        a machine cannot start its work without, besides `after`."""
+        """`email`: service account of the machines. `disks`: the data disk of each. `needed`: what must exist before a
+        machine boots, besides `after`."""
         super().__init__(self.TYPE, name, None, opts)
         self._name, self._platform, self._cluster, self._network = name, platform, cluster, network
         self._after, self._needed = list(after), [*after, *needed]
@@ -87,7 +87,7 @@ class ControlPlane(pulumi.ComponentResource):
         self.register_outputs({"machines": [machine.name for machine in by_machine]})
 
     def _address(self, machine: ControlPlaneMachine) -> gcp.compute.Address:
-        """Replicas find the first one by it, and etcd's members each other."""
+        """A machine's fixed address: replicas join at the first one's, and etcd's members find each other by theirs."""
         return gcp.compute.Address(
             f"{self._name}-address-{machine.replica}",
             project=self._platform.project,
@@ -136,8 +136,8 @@ class ControlPlane(pulumi.ComponentResource):
                 )
             ],
             service_account=compute.InstanceServiceAccountArgs(email=email, scopes=[CLOUD_PLATFORM]),
-            # Under this key a new script or version is an update in place that counts from the next boot; as
-            # `metadata_startup_script` it would be another machine.
+            # Under this key a new script or version is an update in place, with effect from the next boot.
+            # `metadata_startup_script` would replace the machine.
             metadata={
                 **hosts.control_plane_metadata(platform, machine.replica),
                 **addresses,

@@ -1,4 +1,4 @@
-"""The disks of a self-managed control plane that hold etcd and the cluster's keys: what makes it the cluster it is."""
+"""The data disks of a self-managed control plane, which hold etcd and the cluster's keys."""
 
 from collections.abc import Sequence
 
@@ -18,10 +18,9 @@ from platform_config.self_managed import SelfManagedCluster
 class DataDisks(pulumi.ComponentResource):
     """A data disk for each machine, in their order.
 
-    The first one is the cluster's identity: its number (`generation`), which no other disk has had, tells one cluster
-    from the next. What kubeadm reads only once, when it makes a cluster, stands in the description, which cannot be
-    edited: so another range of addresses is planned as what it is, another cluster. The other disks hold members of
-    that cluster, and go with it.
+    The first one is the cluster's identity: its number (`generation`) is unique, so it tells one cluster from the next.
+    Its description, which cannot be edited, holds the ranges that kubeadm reads once, when it creates a cluster. So the
+    engine plans a new range as a new cluster. The other disks hold members of that cluster, and are replaced with it.
     """
 
     TYPE = "tpu:compute:DataDisks"

@@ -1,7 +1,7 @@
-"""Empties the hosts of a slice before they go, where the slice asks for it (`node_drain`).
+"""Drains the hosts of a slice before they are deleted, where the slice asks for it (`node_drain`).
 
-The engine finds a delete hook by its name, also for a slice that is no longer in the configuration: so there is one
-hook, made whatever the slices say. `pulumi destroy` runs it only with `--run-program`.
+The engine looks a delete hook up by name, also for a slice that is no longer in the configuration. So the program
+always registers one hook for all slices. `pulumi destroy` runs it only with `--run-program`.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from plan.platform import Platform
 from platform_config.slice import NodeDrain
 
 MARGIN_SECONDS = 60
-"""Time for kubectl to reach the API server and to say what it did."""
+"""Time for kubectl to reach the API server and to report."""
 
 
 def drain_hook(platform: Platform) -> pulumi.ResourceHook:
@@ -32,8 +32,8 @@ def drain_hook(platform: Platform) -> pulumi.ResourceHook:
 
 
 async def drain_group(platform: Platform, group: str) -> None:
-    """Drain the nodes of a group, in bounded time. What stands in the way is said and not waited for: a cluster that is
-    broken must still be possible to take down."""
+    """Drain the nodes of a group, in bounded time. A failure is a warning only: a broken cluster must still be
+    deletable."""
     settings = settings_of(platform, group)
     try:
         reached = await published_endpoint.current(platform)
@@ -42,11 +42,11 @@ async def drain_group(platform: Platform, group: str) -> None:
     except Exception as error:
         trouble = str(error)
     if trouble:
-        pulumi.log.warn(f"{group} is deleted without having been drained: {trouble}")
+        pulumi.log.warn(f"{group} is deleted without a drain: {trouble}")
 
 
 def settings_of(platform: Platform, group: str) -> NodeDrain:
-    """How a slice wants its hosts drained; the usual way for one that the configuration no longer has."""
+    """How a slice wants its hosts drained; the defaults for a slice that is no longer in the configuration."""
     wanted = {
         hosts.group_name(platform, pool.name): plan.spec.node_drain
         for plan in platform.slice_plans
@@ -56,7 +56,7 @@ def settings_of(platform: Platform, group: str) -> NodeDrain:
 
 
 def drain_arguments(group: str, settings: NodeDrain) -> list[str]:
-    """What kubectl is told: only the nodes of this group, by the label that they joined with."""
+    """Arguments of kubectl. They select the nodes of this group by the label that they joined with."""
     arguments = [
         "drain",
         f"--selector={NODE_POOL_LABEL}={group}",
@@ -91,5 +91,5 @@ async def _kubectl(kubeconfig: str, arguments: Sequence[str], seconds: int) -> s
             process.kill()
             await process.wait()
             return f"kubectl did not end within {seconds + MARGIN_SECONDS} seconds"
-    # It says what it does line by line, and at last what stopped it.
+    # kubectl's last line says what stopped it.
     return errors.decode().strip().rpartition("\n")[2] if process.returncode else None

@@ -14,27 +14,27 @@ from plan.capacity import ReservationAffinity
 from plan.hosts import CREATE_MINUTES, DELETE_MINUTES, HostGroup, HostTemplate
 from plan.platform import Platform
 
-# An edit of these is planned by the provider as an update that leaves the hosts as they are, and the API does not grow,
-# shrink or reshape a group that is made at once: for a slice each of them means another slice.
+# The provider plans an edit of these as an update, which leaves the hosts unchanged. The API cannot resize or reshape a
+# bulk group. So for a slice each of these edits replaces the group.
 REPLACES_SLICE = ["targetSize", "versions", "resourcePolicies", "targetSizePolicies"]
-# Names the subnet and the cluster, which hosts cannot leave: when one of them is replaced, all hosts must go before it
-# and before the templates that name it, and the engine sees that by a property alone.
+# The description names the subnet and the cluster, which hosts cannot leave. When one of them is replaced, this
+# property makes the engine delete all hosts first, then the templates.
 REPLACES_HOSTS = ["description"]
 
 
 class HostGroups(pulumi.ComponentResource):
-    """Groups of hosts of one purpose, by a short name, with the templates that they share.
+    """Groups of hosts of one purpose, by short name, with the templates that they share.
 
-    The hosts of a multi-host slice are one group with a workload policy, made all at once or not at all, and replaced
-    as one. Other hosts are made, and after an edit remade, one by one.
+    The hosts of a multi-host slice are one group with a workload policy: Google creates all of them or none, and an
+    edit replaces them together. Other hosts are created, and after an edit recreated, one by one.
     """
 
     TYPE = "tpu:compute:HostGroups"
-    described: Mapping[str, HostGroup]
+    plans: Mapping[str, HostGroup]
     groups: dict[str, gcp.compute.InstanceGroupManager]
     stable: dict[str, pulumi.Output[bool]]
     identity: dict[str, pulumi.Output[str]]
-    """By short name, a text that is another one once the hosts of the group were made anew."""
+    """By short name, a text that changes when the hosts of the group are recreated."""
 
     def __init__(
         self,
@@ -52,12 +52,12 @@ class HostGroups(pulumi.ComponentResource):
         kept: Collection[str] = (),
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """`cluster`: what hosts join, in words that are other ones for another cluster. `email`: what hosts run as that
-        name no account of their own. `after`: what hosts need to join. `own_template`: used instead of one made here.
-        `hooks`: of the groups. `kept`: short names of groups that are protected, where `opts` do not protect all."""
+        """`cluster`: a text that names the cluster and differs for every cluster. `email`: service account of hosts
+        that name none. `after`: what hosts need to join. `own_template`: used instead of one made here. `hooks`: of the
+        groups. `kept`: short names of the groups to protect, where `opts` do not protect all."""
         super().__init__(self.TYPE, name, None, opts)
         self._platform, self._network, self._email, self._after = platform, network, email, list(after)
-        self.described = groups
+        self.plans = groups
         self._policies, self._hooks, self._makes_templates = policies, hooks, own_template is None
         self._kept, self._protected = kept, bool(opts and opts.protect)
         self._description = pulumi.Output.concat("Hosts of ", cluster, " in ", network.subnetwork)
@@ -86,8 +86,8 @@ class HostGroups(pulumi.ComponentResource):
         self.register_outputs({"groups": [group.name for group in groups.values()]})
 
     def _template(self, name: str, group: HostGroup) -> gcp.compute.InstanceTemplate:
-        """The template of a group. Templates cannot be edited: the next one is made before the last one goes, under a
-        name of its own, and it is never protected, since it holds nothing."""
+        """The template of a group. Templates cannot be edited, so an edit creates a new one, under a new name, before
+        it deletes the old one. Templates hold nothing, so they are never protected."""
         compute, template = gcp.compute, group.template
         return compute.InstanceTemplate(
             name,
@@ -121,7 +121,7 @@ class HostGroups(pulumi.ComponentResource):
             },
             opts=pulumi.ResourceOptions(
                 parent=self,
-                # The policy goes last when a slice goes: group, template, policy.
+                # A slice is deleted in this order: group, template, policy.
                 depends_on=[*self._after, *self._policy_of(group)],
                 protect=False,
             ),
@@ -168,7 +168,7 @@ class HostGroups(pulumi.ComponentResource):
             wait_for_instances_status="STABLE",
             opts=pulumi.ResourceOptions(
                 parent=self,
-                # Templates that are made here come after all that already.
+                # Templates that are made here depend on these already.
                 depends_on=None if self._makes_templates else self._after,
                 delete_before_replace=True,
                 replace_on_changes=self._replacing(group),
@@ -181,8 +181,8 @@ class HostGroups(pulumi.ComponentResource):
         )
 
     def _replacing(self, group: HostGroup) -> list[str]:
-        """Edits that are a replacement. Of protected hosts also those by which they are remade one by one: so the
-        engine refuses them before anything is touched."""
+        """Edits that replace the group. For protected hosts also the edits that recreate hosts one by one, so that the
+        engine refuses those before it changes anything."""
         if group.bulk:
             return [*REPLACES_HOSTS, *REPLACES_SLICE]
         return [*REPLACES_HOSTS, *(recreation.HOST_GROUP if self._protected else [])]
@@ -192,7 +192,7 @@ class HostGroups(pulumi.ComponentResource):
 
 
 def _number(group: gcp.compute.InstanceGroupManager) -> pulumi.Output[str]:
-    """What no other group has, of whatever name."""
+    """The group's id, which no other group ever has."""
     number: pulumi.Output[int] = unknown_if_absent(group.instance_group_manager_id)
     return number.apply(str)
 
@@ -211,7 +211,7 @@ def _boot_disk(template: HostTemplate) -> gcp.compute.InstanceTemplateDiskArgs:
 
 
 def _scheduling(template: HostTemplate) -> gcp.compute.InstanceTemplateSchedulingArgs:
-    """How hosts are obtained and ended. TPUs cannot be moved while they run, and a limited time needs a named end."""
+    """How hosts are obtained and ended. TPU hosts cannot migrate, and a limited run time needs a termination action."""
     compute, scheduling, seconds = gcp.compute, template.scheduling, template.max_run_seconds
     return compute.InstanceTemplateSchedulingArgs(
         provisioning_model=scheduling.provisioning_model,
@@ -242,7 +242,7 @@ def _reservation_affinity(
 
 
 def _update_policy(group: HostGroup) -> gcp.compute.InstanceGroupManagerUpdatePolicyArgs:
-    """One host at a time, under its old name, without a spare; the hosts of one slice only as one, by replacement."""
+    """Recreates hosts one at a time, under their old names, without a spare; a multi-host slice is replaced instead."""
     return gcp.compute.InstanceGroupManagerUpdatePolicyArgs(
         type="OPPORTUNISTIC" if group.bulk else "PROACTIVE",
         minimal_action="REPLACE",

@@ -1,7 +1,7 @@
-"""Hosts that have joined their cluster: what an update waits for, where Google has hosts to give at once.
+"""Makes an update wait until hosts have joined their cluster.
 
-A managed instance group is stable as soon as its machines run, whatever becomes of them afterwards. So this asks the
-cluster. Where hosts are queued for (flex-start) nobody waits: they may come in days.
+A managed instance group is stable as soon as its machines run, even if they never join. So this asks the cluster. It
+does not wait for hosts that Google queues (flex-start): they may come in days.
 """
 
 import asyncio
@@ -31,16 +31,16 @@ NAMED = 5
 """How many hosts a message names."""
 REQUEST_SECONDS = 30
 REFUSAL = re.compile(r"googleapi: Error (\d{3})")
-"""In what the provider says of a call that Google answered (google.golang.org/api `googleapi.Error`)."""
+"""The status code in the provider's error for a call that Google answered (google.golang.org/api `googleapi.Error`)."""
 UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
-"""Taint of a node that the cloud-controller-manager has not seen to; nothing runs there."""
+"""Taint of a node that the cloud-controller-manager has not initialised; nothing runs there."""
 
 
 class JoinedHosts(pulumi.ComponentResource):
-    """Ends once the hosts of some groups are nodes that pods can run on. Waits again when hosts were made anew.
+    """Waits until the hosts of some groups are nodes that pods can run on. Waits again when hosts were recreated.
 
-    As for the endpoint the wait is a hook of a resource of its own: there is none in a preview and in an update that
-    only deletes, and a wait that fails leaves everything else made.
+    As for the endpoint, the wait is a hook of a resource of its own. So a preview and an update that only deletes do
+    not wait, and a wait that fails does not stop other resources.
     """
 
     TYPE = "tpu:compute:JoinedHosts"
@@ -55,7 +55,7 @@ class JoinedHosts(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """`groups`: those to wait for, by their short name in `made`. `after`: what hosts need to become nodes."""
+        """`groups`: to wait for, by short name. `made`: their component. `after`: what hosts need to become nodes."""
         super().__init__(self.TYPE, name, None, opts)
         names = sorted(host for group in groups.values() for host in group.host_names)
 
@@ -78,8 +78,8 @@ class JoinedHosts(pulumi.ComponentResource):
 async def until_joined(platform: Platform, names: Sequence[str]) -> None:
     """Returns as soon as hosts of these names are nodes that pods can run on.
 
-    Raises RunError, which names those that are not, where that takes longer than 20 minutes; and at once where waiting
-    does not help: the program is refused, or what it reads has another form.
+    Raises RunError after 20 minutes, with the names of the missing hosts. Raises it at once where waiting does not
+    help: the cluster refuses the program, or the credential or the answer has an unknown form.
     """
     waited = 0.0
     while True:
@@ -101,8 +101,8 @@ async def until_joined(platform: Platform, names: Sequence[str]) -> None:
 
 
 def _passes(error: Exception) -> bool:
-    """Whether an error may pass by itself. The API server may be away for a moment, as while its machine is replaced,
-    and a secret may have no version yet."""
+    """Whether an error may pass by itself. The API server may be down for a moment, for example while its machine is
+    replaced, and a secret may have no version yet."""
     if isinstance(error, ValueError | LookupError | TypeError | AttributeError):
         return False  # what was read has another form
     if isinstance(error, urllib.error.HTTPError):
@@ -115,7 +115,7 @@ def _passes(error: Exception) -> bool:
 
 
 def absent(names: Iterable[str], nodes: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Those of the hosts that are not nodes which pods can run on."""
+    """The hosts that are not yet nodes that pods can run on."""
     present = {node["metadata"]["name"] for node in nodes if _usable(node)}
     return sorted(set(names) - present)
 
@@ -128,7 +128,7 @@ def _usable(node: Mapping[str, Any]) -> bool:
 
 
 async def _nodes(platform: Platform) -> list[Mapping[str, Any]]:
-    """All nodes, as the program's own short-lived credential shows them."""
+    """All nodes, read with the program's short-lived credential."""
     _, project, _, secret = hosts.access_secret(platform).split("/")
     reached = await published_endpoint.current(platform)
     read = await ask_google(published_endpoint.READ_SECRET, {"project": project, "secret": secret})
@@ -138,7 +138,7 @@ async def _nodes(platform: Platform) -> list[Mapping[str, Any]]:
 
 def _list_nodes(reached: Endpoint, token: str) -> list[Mapping[str, Any]]:
     request = urllib.request.Request(
-        # From the API server's cache: a moment old, and no burden for etcd.
+        # From the API server's cache: slightly old, and no load on etcd.
         f"{reached.server}/api/v1/nodes?resourceVersion=0",
         headers={"Authorization": f"Bearer {token}", "Accept": "application/json"},
     )
@@ -153,19 +153,19 @@ def _list_nodes(reached: Endpoint, token: str) -> list[Mapping[str, Any]]:
 
 def _refused(platform: Platform, error: Exception) -> str:
     return (
-        f"cannot ask the cluster which hosts have joined: {type(error).__name__}: {error}. The program asks with the "
-        f"credential in {hosts.access_secret(platform)}: whoever runs Pulumi must be allowed to read it, it must have "
-        "the form that docs/self-managed.md shows, and the cluster must accept it. When it is mended, `pulumi up` goes "
-        "on from here."
+        f"cannot ask the cluster which hosts have joined: {type(error).__name__}: {error}. The program uses the "
+        f"credential in {hosts.access_secret(platform)}. Whoever runs Pulumi must be allowed to read it, it must have "
+        "the form that docs/self-managed.md shows, and the cluster must accept it. Correct this, then run `pulumi up` "
+        "again."
     )
 
 
 def _silent(platform: Platform, missing: Sequence[str], trouble: str) -> str:
     first, *_ = missing
     named = ", ".join(missing[:NAMED]) + (f" and {len(missing) - NAMED} more" if len(missing) > NAMED else "")
-    cause = f"the cluster does not answer ({trouble}), so nothing is known of" if trouble else "not in the cluster are"
+    state = f"the cluster does not answer ({trouble}), so it is unknown who joined" if trouble else "not in the cluster"
     return (
-        f"{PATIENCE_SECONDS // 60} minutes after their machines were made {cause} {named}. What a host is doing stands "
-        f"in its log: gcloud compute instances get-serial-port-output {first} --zone {platform.zone} "
-        f"--project {platform.project}. Hosts go on trying; when it is mended, `pulumi up` goes on from here."
+        f"{PATIENCE_SECONDS // 60} minutes after their machines were created, {state}: {named}. The log of a host "
+        f"tells why: gcloud compute instances get-serial-port-output {first} --zone {platform.zone} "
+        f"--project {platform.project}. Hosts keep trying. Correct the cause, then run `pulumi up` again."
     )

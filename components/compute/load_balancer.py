@@ -1,7 +1,7 @@
-"""The one address of a self-managed control plane: passthrough load balancers in front of its API servers.
+"""Passthrough load balancers in front of the API servers of a self-managed control plane.
 
-The internal one is always there: machines without a public address reach an external one only through NAT, from
-addresses that the firewall does not know. An external one comes beside it where the platform asks for it.
+The internal one always exists: machines without a public address reach an external one only through NAT, from addresses
+that the firewall does not know. The platform can ask for an external one too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from platform_config.self_managed import SelfManagedCluster
 
 @dataclass(frozen=True)
 class Front:
-    """A load balancer's side to the clients: `scheme` INTERNAL or EXTERNAL, and whether it lies in the VPC."""
+    """A load balancer's address for clients. `scheme`: INTERNAL (in the VPC) or EXTERNAL."""
 
     name: str
     scheme: str
@@ -33,7 +33,7 @@ FRONTS = {front.name: front for front in (INTERNAL, EXTERNAL)}
 
 
 class ApiAddresses(pulumi.ComponentResource):
-    """The addresses of the load balancers, known before there is a machine that could have them in its certificate."""
+    """The addresses of the load balancers. They exist before the machines, whose certificates name them."""
 
     TYPE = "tpu:compute:ApiAddresses"
     by_front: dict[Front, gcp.compute.Address]
@@ -73,8 +73,8 @@ class ApiAddresses(pulumi.ComponentResource):
 class LoadBalancer(pulumi.ComponentResource):
     """One health check, a group for each machine, and for each front a backend service and a forwarding rule.
 
-    Nodes reach the API server by the internal front, which is protected with the platform; the external one comes and
-    goes with a setting.
+    Nodes reach the API server by the internal front, which is protected with the platform. A setting adds and removes
+    the external one.
     """
 
     TYPE = "tpu:compute:LoadBalancer"
@@ -105,7 +105,7 @@ class LoadBalancer(pulumi.ComponentResource):
         return pulumi.ResourceOptions(parent=self, delete_before_replace=True, protect=protect)
 
     def _health_check(self) -> gcp.compute.RegionHealthCheck:
-        """A machine is in turn while its API server says itself that it can work."""
+        """The load balancer uses a machine while its API server reports that it is ready."""
         return gcp.compute.RegionHealthCheck(
             f"{self._name}-health-check",
             project=self._platform.project,
@@ -122,9 +122,9 @@ class LoadBalancer(pulumi.ComponentResource):
     def _group(self, machine: ControlPlaneMachine, instance: gcp.compute.Instance) -> gcp.compute.InstanceGroup:
         """The group of one machine.
 
-        A machine that is deleted leaves its group, and the next one of its name does not enter it: so the group is
-        replaced with the machine. Before the old one goes, since a group in use cannot be deleted; hence no fixed name,
-        and no other property that would be unknown while the machine is replaced.
+        A deleted machine leaves its group, and the next machine of that name does not enter it, so the group is
+        replaced with the machine. A group in use cannot be deleted, so the new group is created first. So it has no
+        fixed name, and no other property that is unknown while the machine is replaced.
         """
         return gcp.compute.InstanceGroup(
             f"{self._name}-{machine.replica}",

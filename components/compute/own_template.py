@@ -1,4 +1,4 @@
-"""Instance templates that somebody else made: read at plan time, and refused where hosts of them would not do."""
+"""Instance templates that somebody else made: read at plan time, and refused where they do not fit the slice."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ Found = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class OwnTemplate:
-    """A template that was found good: its short name, a link to it, and the service account that its hosts run as."""
+    """A template that passed the checks: its short name, a link to it, and its hosts' service account."""
 
     name: str
     link: pulumi.Output[str]
@@ -30,7 +30,7 @@ class OwnTemplate:
 
 
 def own_templates(platform: Platform) -> dict[str, OwnTemplate]:
-    """The templates that slices bring along, by the slices' names."""
+    """The templates that slices name, by slice."""
     return {
         plan.name: _own_template(platform, plan, template)
         for plan in platform.slice_plans
@@ -42,14 +42,14 @@ def _own_template(platform: Platform, plan: SlicePlan, template: str) -> OwnTemp
     found: pulumi.Output[dict[str, Any]] = pulumi.Output.from_input(_checked(platform, plan, template))
     return OwnTemplate(
         template.rpartition("/")[2],
-        # A template of the same name may be another one tomorrow; regional ones have no link that says which.
+        # A new template can take an old one's name. The unique link tells them apart; regional templates have none.
         found.apply(lambda found: str(found.get("selfLinkUnique") or found["selfLink"])),
         found.apply(lambda found: str(found["serviceAccounts"][0]["email"])),
     )
 
 
 async def _checked(platform: Platform, plan: SlicePlan, template: str) -> dict[str, Any]:
-    """What Google knows of a template. Raises RunError where it is not there or would not make the slice's hosts."""
+    """A template as Google returns it. Raises RunError where it cannot be read or does not fit the slice."""
     path = below(f"slices.{plan.group}.instance_template")
     try:
         found = await _read(template)
@@ -58,7 +58,7 @@ async def _checked(platform: Platform, plan: SlicePlan, template: str) -> dict[s
     expected = hosts.slice_groups(platform, plan)[0].template
     joins = hosts.boot_metadata(platform) if platform.compute.bootstrap else {}
     if wrong := list(mismatches(found, expected, joins)):
-        raise pulumi.RunError("\n  ".join([f"{path}: {template} makes no hosts of this slice:", *wrong]))
+        raise pulumi.RunError("\n  ".join([f"{path}: {template} does not fit this slice:", *wrong]))
     return found
 
 
@@ -70,9 +70,9 @@ async def _read(template: str) -> dict[str, Any]:
 
 
 def mismatches(found: Found, expected: HostTemplate, joins: Mapping[str, str]) -> Iterator[str]:
-    """What a template, in the provider's form, says otherwise than the slice's own would. `joins`: metadata that the
+    """How a template, in the provider's form, differs from the one that the slice needs. `joins`: metadata that the
     boot script reads, empty where images join by themselves."""
-    wanted_here: dict[str, tuple[Any, Any]] = {
+    compared: dict[str, tuple[Any, Any]] = {
         "machine type": (found.get("machineType"), expected.machine_type),
         "provisioning model": (
             _first(found, "schedulings").get("provisioningModel") or "STANDARD",
@@ -80,27 +80,27 @@ def mismatches(found: Found, expected: HostTemplate, joins: Mapping[str, str]) -
         ),
         "reservation": (_reserved(found), list(expected.reservation.values) if expected.reservation else []),
     }
-    for what, (is_, should) in wanted_here.items():
-        if is_ != should:
-            yield f"its {what} is {is_ or 'not set'}, not {should or 'unset'}"
+    for what, (actual, wanted) in compared.items():
+        if actual != wanted:
+            yield f"its {what} is {actual or 'not set'}, not {wanted or 'unset'}"
     if any(interface.get("accessConfigs") for interface in found.get("networkInterfaces") or []):
         yield "its hosts have a public address"
     email = _first(found, "serviceAccounts").get("email")
     if not email or email.endswith(DEFAULT_ACCOUNT):
-        yield f"its hosts run as {email or 'nobody'}; give it a service account made for them"
+        yield f"its hosts run as {email or 'no account'}; give it a service account of their own"
     yield from _metadata_mismatches(found.get("metadata") or {}, expected, joins)
 
 
 def _metadata_mismatches(found: Found, expected: HostTemplate, joins: Mapping[str, str]) -> Iterator[str]:
-    """The device plugin reads one key of these, the boot script all the others."""
+    """The device plugin reads `kube-labels`, the boot script all other keys."""
     metadata = expected.metadata()
     if not joins:
         metadata = {"kube-labels": metadata["kube-labels"]}
-    for key, should in {**metadata, **joins}.items():
-        if _as_set(found.get(key, "")) != _as_set(should):
-            yield f"its metadata {key} is {found.get(key) or 'not set'}, not {should}"
+    for key, wanted in {**metadata, **joins}.items():
+        if _as_set(found.get(key, "")) != _as_set(wanted):
+            yield f"its metadata {key} is {found.get(key) or 'not set'}, not {wanted}"
     if joins and not found.get("startup-script"):
-        yield "its metadata has no startup-script; with cluster.bootstrap: false images may do without"
+        yield "its metadata has no startup-script; only images with cluster.bootstrap: false need none"
 
 
 def _first(found: Found, blocks: str) -> Found:
@@ -114,5 +114,5 @@ def _reserved(found: Found) -> list[str]:
 
 
 def _as_set(listed: str) -> set[str]:
-    """Labels and taints are lists in which order says nothing."""
+    """Labels and taints are lists whose order does not matter."""
     return set(listed.split(","))

@@ -1,6 +1,6 @@
-"""Where a cluster without GKE is reached: what its control plane has written to Secret Manager, or what is known.
+"""The endpoint of a cluster without GKE: from Secret Manager, where its control plane writes it, or from configuration.
 
-Neither address nor certificate is a secret; the credential is read by the kubeconfig's command when it is used.
+Neither address nor certificate is a secret. The kubeconfig's command reads the credential when it is used.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from platform_config.self_managed import ExistingCluster
 
 READ_SECRET = "gcp:secretmanager/getSecretVersionAccess:getSecretVersionAccess"
 MISSING = "googleapi: Error 404"
-"""In what the provider says of a secret without a version (google.golang.org/api `googleapi.Error`)."""
+"""The provider's error for a secret without a version contains this (google.golang.org/api `googleapi.Error`)."""
 INTERVAL_SECONDS = 5.0
 PATIENCE_SECONDS = 20 * 60
 """A machine boots, installs Kubernetes and starts it in about five minutes."""
@@ -30,7 +30,7 @@ def existing(cluster: ExistingCluster) -> Endpoint:
 
 
 async def current(platform: Platform) -> Endpoint:
-    """The endpoint of a platform on Compute Engine as it is now. Raises Exception where no control plane wrote one."""
+    """The present endpoint of a platform on Compute Engine. Raises Exception where no control plane has written one."""
     if isinstance(platform.cluster, ExistingCluster):
         return existing(platform.cluster)
     _, project, _, secret = hosts.secret(platform, "endpoint").split("/")
@@ -39,12 +39,11 @@ async def current(platform: Platform) -> Endpoint:
 
 
 class PublishedEndpoint(pulumi.ComponentResource):
-    """The endpoint of a self-managed cluster, once its control plane has written it: `found`.
+    """`found`: the endpoint of a self-managed cluster, once its control plane has written it.
 
-    The first update waits in a hook of a resource of its own, and not in the program: there is nothing to wait for in
-    an update that only deletes, where hooks of creation do not run, and where the resource, as long as it was never
-    made, makes everything inside the cluster as unknown as it is. A wait in the program would fail, and `pulumi destroy
-    --run-program` with it, where a control plane never came up.
+    The first update waits in a creation hook of a resource of its own. An update that only deletes does not run this
+    hook; while the resource was never created, its output is unknown, and so is everything inside the cluster. If the
+    program itself waited and a control plane never came up, `pulumi destroy --run-program` would fail.
     """
 
     TYPE = "tpu:compute:PublishedEndpoint"
@@ -59,7 +58,7 @@ class PublishedEndpoint(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """`generation`: a text that no other cluster of the platform has had. `after`: the control plane."""
+        """`generation`: a text that is different for each cluster of the platform. `after`: the control plane."""
         super().__init__(self.TYPE, name, None, opts)
 
         async def wait(_args: pulumi.ResourceHookArgs) -> None:
@@ -81,22 +80,22 @@ class PublishedEndpoint(pulumi.ComponentResource):
 
 
 async def known(platform: Platform) -> Endpoint:
-    """The endpoint of a control plane that has published it before. Raises RunError where that is lost."""
+    """The endpoint of a control plane that has published one. Raises RunError where the secret has lost it."""
     try:
         return await current(platform)
     except Exception as error:
         if MISSING not in str(error):
             raise
         raise pulumi.RunError(
-            f"{hosts.secret(platform, 'endpoint')} has no version any more. The control plane writes it anew within "
-            "half an hour; `pulumi up` then goes on from here."
+            f"{hosts.secret(platform, 'endpoint')} has no version any more. The control plane writes a new one "
+            "within half an hour. Run `pulumi up` again then."
         ) from None
 
 
 async def until_published(platform: Platform) -> None:
     """Returns as soon as the control plane has written its endpoint.
 
-    Raises RunError where that takes longer than 20 minutes, and whatever a refused call raises at once.
+    Raises RunError after 20 minutes. A refused call raises its own error at once.
     """
     waited = 0.0
     while True:
@@ -117,7 +116,7 @@ async def until_published(platform: Platform) -> None:
 def _silent(platform: Platform) -> str:
     machine = hosts.control_plane_machines(platform)[0]
     return (
-        f"the control plane has published no endpoint for {PATIENCE_SECONDS // 60} minutes. What it is doing stands in "
-        f"its log: gcloud compute instances get-serial-port-output {machine.name} --zone {machine.zone} "
-        f"--project {platform.project}. When it is mended, `pulumi up` goes on from here."
+        f"the control plane has published no endpoint for {PATIENCE_SECONDS // 60} minutes. Its log tells "
+        f"why: gcloud compute instances get-serial-port-output {machine.name} --zone {machine.zone} "
+        f"--project {platform.project}. Correct the cause, then run `pulumi up` again."
     )

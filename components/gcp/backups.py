@@ -1,4 +1,4 @@
-"""What brings a self-managed cluster back whose disk is lost: hourly snapshots of etcd, and the cluster's keys."""
+"""Backups of a self-managed cluster, for the loss of its disk: hourly snapshots of etcd, and the cluster's keys."""
 
 from collections.abc import Sequence
 
@@ -15,12 +15,12 @@ KEEPER = "roles/secretmanager.secretVersionAdder"
 
 
 class Backups(pulumi.ComponentResource):
-    """A private bucket and a secret that the control plane can add to, and neither read nor empty; `member` is what it
-    runs as.
+    """A private bucket and a secret. The control plane (service account `member`) can add to both, and neither read nor
+    empty them.
 
-    A snapshot holds every Kubernetes secret, encrypted, and the keys decrypt them and sign every certificate: the two
-    lie in different services, and who restores needs rights on both that no machine has. Neither follows the data disk:
-    a lost disk is what they are for.
+    A snapshot holds every Kubernetes secret, encrypted; the keys decrypt them and sign every certificate. So the two
+    are in different services, and a restore needs rights on both, which no machine has. Neither is replaced with the
+    data disk, since they exist for the day it is lost.
     """
 
     TYPE = "tpu:gcp:Backups"
@@ -42,7 +42,7 @@ class Backups(pulumi.ComponentResource):
         self.bucket = storage.Bucket(
             f"{name}-bucket",
             project=platform.project,
-            # Names of buckets are the world's, names of projects are unique in it.
+            # Bucket names are global. The project's id, which is global too, makes this one unique.
             name=f"{platform.project}-{platform.name}-etcd",
             location=platform.region,
             labels=platform.labels,
@@ -60,7 +60,7 @@ class Backups(pulumi.ComponentResource):
             encryption=(
                 storage.BucketEncryptionArgs(default_kms_key_name=cluster.kms_key) if cluster.kms_key else None
             ),
-            # The snapshots of a protected platform outlive it until somebody empties the bucket.
+            # The bucket of a protected platform is not deleted until somebody empties it.
             force_destroy=not platform.protect,
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(after), delete_before_replace=True),
         )

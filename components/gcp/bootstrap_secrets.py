@@ -1,6 +1,6 @@
-"""What a control plane and those who join or use it tell each other: kept in Secret Manager, never in Pulumi's state.
+"""Secrets to join and to use a self-managed cluster: in Secret Manager, never in Pulumi's state.
 
-The program makes the secrets empty and says who may do what; the control plane writes their versions.
+The program creates empty secrets and grants access. The control plane writes the versions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,11 +18,11 @@ WRITER = "roles/secretmanager.secretVersionManager"
 
 
 class BootstrapSecrets(pulumi.ComponentResource):
-    """Secrets that a self-managed control plane writes, in the platform's region; `member` is what it runs as.
+    """Secrets that a self-managed control plane writes, in the platform's region; `member` is its service account.
 
-    Only the secret that its machines keep among themselves may it read as well. `generation`: a text that no other
-    cluster in the same place has had. Another one empties the secrets, by replacing them: what the last cluster wrote
-    leads to an API server that is gone, and nothing in it tells so.
+    The control plane may read only one of them: the secret that its machines share. `generation`: a text that is
+    different for each cluster. A new generation replaces the secrets, because the old versions lead to an API server
+    that is gone.
     """
 
     TYPE = "tpu:gcp:BootstrapSecrets"
@@ -58,9 +58,9 @@ class BootstrapSecrets(pulumi.ComponentResource):
 
 
 class JoinGrants(pulumi.ComponentResource):
-    """Lets hosts read the secret that says how to join, theirs or that of a cluster that exists.
+    """Lets hosts read the secret with the join token, the platform's or that of an existing cluster.
 
-    `project`, `secret`: where it is and its short name; `members`: what hosts run as, by a short name.
+    `project`, `secret`: its project and short name; `members`: the hosts' IAM members, by a short name.
     """
 
     TYPE = "tpu:gcp:JoinGrants"
@@ -94,7 +94,7 @@ def grant(
     parent: pulumi.Resource,
     after: Sequence[pulumi.Resource] = (),
 ) -> gcp.secretmanager.SecretIamMember:
-    """One role of one account on one secret."""
+    """Grants one account one role on one secret."""
     return gcp.secretmanager.SecretIamMember(
         name,
         project=project,

@@ -10,9 +10,9 @@ PROJECTS = "cloudresourcemanager.googleapis.com"
 
 
 class Services(pulumi.ComponentResource):
-    """Switches on the project's APIs, and leaves them on: other stacks of the project may use them.
+    """Enables the project's APIs and never disables them: other stacks of the project may use them.
 
-    The API of projects comes first: the provider reads the project whenever it has switched on another one.
+    The Resource Manager API comes first: the provider reads the project after it enables any other.
     """
 
     TYPE = "tpu:gcp:Services"

@@ -1,4 +1,4 @@
-"""The VPC the platform lives in: created here, or an existing one that is referenced and never changed."""
+"""The platform's VPC: created here, or an existing one that is referenced and never changed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from plan.platform import Platform
 from platform_config.network import CreatedNetwork
 from platform_config.self_managed import SelfManagedCluster
 
-# A power of two each; the most that one machine may take of the 64,512 ports of an address.
+# Powers of two. The maximum is what one machine may take of the 64,512 ports of an address.
 MIN_NAT_PORTS, MAX_NAT_PORTS = 64, 4096
 
 # Where Google's health checks of passthrough load balancers come from (Cloud Load Balancing documentation).
@@ -24,9 +24,9 @@ PROBERS = {
 
 @dataclass(frozen=True)
 class Machines:
-    """The service accounts that machines run as, which is what firewall rules know them by.
+    """The service accounts of machines, by which firewall rules select them.
 
-    `control_plane`: empty where the control plane is not made of the platform's own machines.
+    `control_plane`: empty where the control plane does not run on the platform's machines.
     """
 
     nodes: Sequence[pulumi.Input[str]]
@@ -34,8 +34,8 @@ class Machines:
 
 
 EVERYTHING: Mapping[str, Sequence[str]] = {"tcp": (), "udp": (), "icmp": ()}
-# What hosts and pods ask a control plane for: the API server, kubelets (controllers read metrics there),
-# and CoreDNS, which may run there. Not etcd, which only the machines themselves talk to.
+# Ports that hosts and pods use on a control plane: the API server, kubelets (controllers read metrics there), and
+# CoreDNS, which may run there. Not etcd: only control plane machines talk to it.
 KUBELET, DNS = "10250", "53"
 FOR_HOSTS: Mapping[str, Sequence[str]] = {"tcp": (str(API_PORT), KUBELET, DNS), "udp": (DNS,), "icmp": ()}
 API: Mapping[str, Sequence[str]] = {"tcp": (str(API_PORT),)}
@@ -43,10 +43,10 @@ API: Mapping[str, Sequence[str]] = {"tcp": (str(API_PORT),)}
 
 @dataclass(frozen=True)
 class Opening:
-    """A firewall rule: from address ranges, or from machines by their accounts, to machines.
+    """A firewall rule: from address ranges, or from machines with some accounts, to machines.
 
-    `allowed`: ports by protocol, all of them where none is named. `needed`: machines cannot work without it.
-    `after`: names of the rules before it that must stand when it is made or edited.
+    `allowed`: ports by protocol; an empty list means all ports. `needed`: machines cannot work without it. `after`:
+    names of rules that must be created or edited before it.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Opening:
 class Network(pulumi.ComponentResource):
     """VPC, node subnet with its ranges, NAT for private nodes, and firewall rules between the platform's own machines.
 
-    In an existing VPC there are only the rules that a self-managed control plane cannot do without.
+    In an existing VPC it creates only the rules that a self-managed control plane needs.
     """
 
     TYPE = "tpu:gcp:Network"
@@ -90,7 +90,7 @@ class Network(pulumi.ComponentResource):
             router = self._router(name, platform, vpc)
             nat = self._nat(name, platform, router)
             self.network, self.subnetwork = vpc.id, subnet.id
-            # Private nodes pull images through NAT: without it the first pool comes up and never gets ready.
+            # Private nodes pull images through NAT. Without it the first pool never gets ready.
             self.ready = [subnet, nat]
             project, first = platform.project, []
         else:
@@ -142,7 +142,7 @@ class Network(pulumi.ComponentResource):
             log_config=gcp.compute.SubnetworkLogConfigArgs(
                 aggregation_interval="INTERVAL_10_MIN", flow_sampling=0.1, metadata="EXCLUDE_ALL_METADATA"
             ),
-            # Where every machine has a part of the range for pods, it cannot be changed under them.
+            # Every machine has a part of the range for pods, so the range cannot change while machines exist.
             opts=self._options(replace_on_changes=None if platform.backend == "gke" else ["secondaryIpRanges"]),
         )
 
@@ -176,7 +176,7 @@ class Network(pulumi.ComponentResource):
     def _firewall(
         self, name: str, platform: Platform, project: str, opening: Opening, after: list[pulumi.Resource]
     ) -> gcp.compute.Firewall:
-        """Lets in what the opening says; everything else stays denied. `project`: the network's."""
+        """Allows what the opening says; everything else stays denied. `project`: the network's."""
         return gcp.compute.Firewall(
             f"{name}-{opening.name}",
             project=project,
@@ -190,15 +190,15 @@ class Network(pulumi.ComponentResource):
                 gcp.compute.FirewallAllowArgs(protocol=protocol, ports=list(ports) or None)
                 for protocol, ports in opening.allowed.items()
             ],
-            # What lets people in is edited; the rest is what machines work by.
+            # People edit the rules that let them in. The others are protected, since machines need them.
             opts=self._options(depends_on=after, protect=None if opening.needed else False),
         )
 
 
 def openings(platform: Platform, machines: Machines) -> Iterator[Opening]:
-    """What the firewall lets in: own machines and pods to own hosts (collectives between slices, kubelets); to a
-    self-managed control plane what hosts and pods need of it, its own machines, the networks it names, and Google's
-    health checks."""
+    """What the firewall allows. To hosts: the platform's machines and pods (collectives between slices, kubelets). To a
+    self-managed control plane: hosts and pods on the ports they use, its own machines, the networks it names, and
+    Google's health checks."""
     spec, cluster = platform.network, platform.cluster
     if isinstance(spec, CreatedNetwork) or isinstance(cluster, SelfManagedCluster):
         assert spec.nodes_cidr is not None
@@ -207,10 +207,10 @@ def openings(platform: Platform, machines: Machines) -> Iterator[Opening]:
         own: list[Opening] = []
         if machines.control_plane:
             own.append(Opening("control-plane", machines.control_plane, FOR_HOSTS, ranges=inside))
-            # The members of etcd among each other.
+            # Between the members of etcd.
             own.append(Opening("replicas", machines.control_plane, EVERYTHING, machines=machines.control_plane))
         yield from own
-        # In stacks of an earlier version this rule is for the control plane, too. The edit that takes it out waits for
+        # In stacks of an earlier version this rule opened the control plane, too. The edit that removes it waits for
         # the rules that let hosts in instead: otherwise a failure in between cuts all hosts off from the API server.
         yield Opening("internal", machines.nodes, EVERYTHING, ranges=inside, after=[each.name for each in own])
     if not isinstance(cluster, SelfManagedCluster):

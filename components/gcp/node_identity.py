@@ -21,7 +21,7 @@ class MachineAccount:
 
 
 CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
-"""The scope of machines: what they may do is up to their account's roles."""
+"""The scope of machines. It limits nothing: the roles of their account decide what they may do."""
 
 WRITE_LOGS, WRITE_METRICS = "roles/logging.logWriter", "roles/monitoring.metricWriter"
 READ_IMAGES = "roles/artifactregistry.reader"
@@ -36,7 +36,7 @@ NODES: Mapping[Backend, MachineAccount] = {
         {"logs": WRITE_LOGS, "metrics": WRITE_METRICS, "images": READ_IMAGES},
     ),
 }
-# The cloud-controller-manager runs there: it asks which machines exist, and changes none.
+# The cloud-controller-manager runs there: it lists machines, and changes none.
 CONTROL_PLANE = MachineAccount(
     "control",
     "Control plane",
@@ -45,7 +45,7 @@ CONTROL_PLANE = MachineAccount(
 
 
 class NodeIdentity(pulumi.ComponentResource):
-    """A dedicated node service account: the project's default Compute Engine account may edit the whole project."""
+    """A dedicated node service account, because the default Compute Engine account may edit the whole project."""
 
     TYPE = "tpu:gcp:NodeIdentity"
     email: pulumi.Output[str]

@@ -10,7 +10,7 @@ from plan.slices import WorkloadPolicy
 
 
 class WorkloadPolicies(pulumi.ComponentResource):
-    """One owned policy per distinct topology and mode, shared by the slices of that shape, gone with the platform."""
+    """One policy for each topology and mode, shared by the slices of that shape and deleted with the platform."""
 
     TYPE = "tpu:gcp:WorkloadPolicies"
     by_name: dict[str, gcp.compute.ResourcePolicy]
@@ -47,7 +47,7 @@ class WorkloadPolicies(pulumi.ComponentResource):
                 parent=self,
                 depends_on=list(after),
                 delete_before_replace=True,
-                # The provider plans a rename as an update, which the API cannot do.
+                # The provider plans a rename as an update, which the API refuses.
                 replace_on_changes=["name"],
             ),
         )

@@ -58,7 +58,7 @@ def build_gke(platform: Platform, services: Services, identity: NodeIdentity) ->
         generation=made.endpoint,
         opts=protected(platform),
     )
-    # Controllers need somewhere to run, and they run on the system pool: slices and controllers start side by side.
+    # Controllers wait for the system pool, where they run, and not for slices.
     return Built(access.cluster.behind(cpu_pools.system), cluster.name, _connect(platform), {})
 
 

@@ -12,14 +12,14 @@ from platform_config.cluster import GkeCluster
 
 
 class Cluster(pulumi.ComponentResource):
-    """GKE control plane. Its name is fixed by configuration, because the in-cluster Provider is identified by it."""
+    """GKE control plane. The configuration fixes its name, because the name identifies the Kubernetes Provider."""
 
     TYPE = "tpu:gke:Cluster"
     cluster: gcp.container.Cluster
     endpoint: pulumi.Output[str]
     """DNS name of the control plane; its name carries the cluster's unique id."""
     works: pulumi.ResourceHook
-    """Refuses to create what needs a cluster that works; nothing can be created in one that has no endpoint."""
+    """A hook that refuses to create objects in a cluster without an endpoint."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Cluster(pulumi.ComponentResource):
             project=platform.project,
             name=platform.cluster_name,
             location=platform.location,
-            # A zonal cluster's nodes are in its own zone; the provider refuses to see that zone named again.
+            # A zonal cluster's nodes are in its own zone; the provider refuses to have that zone named again.
             node_locations=[platform.zone] if spec.regional else None,
             deletion_protection=platform.protect,
             resource_labels=platform.labels,
@@ -90,7 +90,7 @@ class Cluster(pulumi.ComponentResource):
             authenticator_groups_config=_groups(spec),
             database_encryption=_database_encryption(spec),
             binary_authorization=_binary_authorization(spec),
-            # No vulnerabilityMode: Google has shut down the tiers of that scan, and what it reads back differs.
+            # No vulnerabilityMode: Google has shut down that scan, and the API returns another value than the one sent.
             security_posture_config=container.ClusterSecurityPostureConfigArgs(mode="BASIC"),
             secret_manager_config=container.ClusterSecretManagerConfigArgs(enabled=True),
             # Add-ons, observability, cost
@@ -115,9 +115,9 @@ class Cluster(pulumi.ComponentResource):
 
 
 def _hook(platform: Platform, endpoint: pulumi.Output[str]) -> pulumi.ResourceHook:
-    """Ends an update in words where a cluster in the state has no endpoint.
+    """Ends an update with a message where a cluster in the state has no endpoint.
 
-    The engine would go on with an unknown kubeconfig, which it takes for a fault of its own, and panics.
+    Otherwise the kubeconfig is unknown during an update, and the engine panics.
     """
 
     async def refuse(_args: pulumi.ResourceHookArgs) -> None:
@@ -132,22 +132,22 @@ def _hook(platform: Platform, endpoint: pulumi.Output[str]) -> pulumi.ResourceHo
 
 
 def _not_ours(spec: GkeCluster) -> list[str]:
-    """What others decide: the channel upgrades the control plane, and the default pool takes its settings along.
+    """Properties that Google changes: the channel upgrades the version, and the default pool's settings go with it.
 
-    Where the IP endpoint is off the provider does not send whether it would be private, and reads what GKE answers.
-    Which answer that is stands in no public source, so the program takes any.
+    Where the IP endpoint is off, the provider does not send whether it is private, and stores what GKE answers. No
+    public source documents that answer, so the program accepts any.
     """
     unsent = [] if spec.ip_endpoint else ["privateClusterConfig.enablePrivateEndpoint"]
     return ["minMasterVersion", "nodeConfig", *unsent]
 
 
 def _endpoints(platform: Platform) -> gcp.container.ClusterControlPlaneEndpointsConfigArgs:
-    """The DNS endpoint, guarded by IAM, is always on; the IP endpoint only where networks are named that may use it."""
+    """The DNS endpoint, guarded by IAM, is always on; the IP endpoint only where networks are authorized to use it."""
     container, spec = gcp.container, platform.gke
     return container.ClusterControlPlaneEndpointsConfigArgs(
         dns_endpoint_config=container.ClusterControlPlaneEndpointsConfigDnsEndpointConfigArgs(
             allow_external_traffic=True,
-            # A MultiKueue manager comes with a ServiceAccount's token; people and programs come by IAM.
+            # A MultiKueue manager authenticates with a ServiceAccount's token, everybody else with IAM.
             enable_k8s_tokens_via_dns=True if platform.is_worker else None,
         ),
         ip_endpoints_config=container.ClusterControlPlaneEndpointsConfigIpEndpointsConfigArgs(enabled=spec.ip_endpoint),
@@ -170,9 +170,9 @@ def _authorized_networks(spec: GkeCluster) -> gcp.container.ClusterMasterAuthori
 
 
 def _default_pool(machine_type: str, node_email: pulumi.Input[str]) -> gcp.container.ClusterNodeConfigArgs:
-    """Dresses the default pool for its few minutes of life: organisation policies look at it too.
+    """Settings of the default pool, which lives for a few minutes: organisation policies check it too.
 
-    GKE's own choice of machine type does not exist in every TPU zone.
+    The machine type is set because GKE's default does not exist in every TPU zone.
     """
     container = gcp.container
     return container.ClusterNodeConfigArgs(
@@ -197,7 +197,7 @@ def _pool_defaults(spec: GkeCluster) -> gcp.container.ClusterNodePoolDefaultsArg
 
 
 def _maintenance(spec: GkeCluster) -> gcp.container.ClusterMaintenancePolicyArgs:
-    """One weekly window, and no minor or node upgrades by themselves: an upgrade recreates a whole slice at once."""
+    """One weekly window, without automatic minor or node upgrades: an upgrade recreates a whole slice at once."""
     container = gcp.container
     window = spec.maintenance
     return container.ClusterMaintenancePolicyArgs(

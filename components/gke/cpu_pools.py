@@ -11,7 +11,7 @@ from plan.slices import CpuPoolPlan
 
 
 class CpuPools(pulumi.ComponentResource):
-    """Autoscaled pools without TPUs. Controllers run here, so that they neither wait for slices nor sit on them."""
+    """Autoscaled pools without TPUs. Controllers run here, so they neither wait for slices nor use their hosts."""
 
     TYPE = "tpu:gke:CpuPools"
     system: gcp.container.NodePool
@@ -73,7 +73,7 @@ class CpuPools(pulumi.ComponentResource):
                 parent=self,
                 delete_before_replace=True,
                 ignore_changes=["initialNodeCount"],
-                # Without it nothing runs that makes the cluster work; further pools come and go.
+                # The system pool is protected, since the controllers run there; further pools are not.
                 protect=platform.protect and pool.name == SYSTEM_POOL,
                 hooks=self._hooks,
             ),

@@ -23,7 +23,7 @@ def hardened_node_config(
 ) -> gcp.container.NodePoolNodeConfigArgs:
     """Node settings of a pool; `capacity` are further typed arguments of NodePoolNodeConfigArgs (spot, ...).
 
-    Everything GKE would fill in by itself is said here, so that a second preview finds nothing to change.
+    It states every value that GKE would fill in, so that a second preview finds nothing to change.
     """
     container = gcp.container
     return container.NodePoolNodeConfigArgs(
@@ -51,7 +51,7 @@ def hardened_node_config(
 
 
 def upgrade_one_by_one(surge: int) -> gcp.container.NodePoolUpgradeSettingsArgs:
-    """Surge upgrades with `surge` extra nodes; TPU pools get none, for there is no spare TPU capacity to surge into."""
+    """Surge upgrades with `surge` extra nodes. TPU pools get none, because there is no spare TPU capacity."""
     return gcp.container.NodePoolUpgradeSettingsArgs(
         strategy="SURGE", max_surge=surge, max_unavailable=0 if surge else 1
     )

@@ -10,16 +10,16 @@ from plan import recreation
 from plan.platform import Platform
 from plan.slices import PoolPlan, SlicePlan
 
-# An edit of these is planned by the provider as an update that sends nothing (the topology) or rebuilds every host in
-# place (machine type, zone): for a slice each of them means another slice.
+# The provider plans an edit of these as an update, which sends nothing (topology) or recreates every host in place
+# (machine type, zone). Each of these edits replaces the slice instead.
 REPLACES_SLICE = ["placementPolicy.tpuTopology", "nodeConfig.machineType", "nodeLocations"]
-# Further edits that make all hosts anew, in the pool that is there. Of a protected slice they count as a replacement,
-# so that the engine refuses them before anything is touched; any other slice keeps its pool.
+# Further edits that recreate all hosts and keep the pool. For a protected slice they count as a replacement, so that
+# the engine refuses them before it changes anything.
 MAKES_HOSTS_ANEW = sorted({*recreation.NODE_POOL} - {*REPLACES_SLICE})
 
 
 class Slices(pulumi.ComponentResource):
-    """A group of identical slices: one node pool per multi-host slice, one pool in all for single-host slices."""
+    """A group of identical slices: one node pool for each multi-host slice, or one pool for all single-host slices."""
 
     TYPE = "tpu:gke:Slices"
     pools: list[gcp.container.NodePool]
@@ -88,7 +88,7 @@ class Slices(pulumi.ComponentResource):
 
 
 def _autoscaling(plan: SlicePlan, pool: PoolPlan) -> gcp.container.NodePoolAutoscalingArgs | None:
-    """The bounds within which GKE scales a pool that has no fixed size: per zone, since totals break slices."""
+    """The bounds within which GKE scales a pool without a fixed size: per zone, since total bounds break slices."""
     if pool.node_count is not None:
         return None
     return gcp.container.NodePoolAutoscalingArgs(
@@ -177,11 +177,11 @@ def _node_config(
 
 
 def _google_owned(plan: SlicePlan) -> tuple[str, ...]:
-    """What GKE changes by itself: the size of a pool, and on some machines the threads per core."""
+    """Properties that GKE changes: the size of a pool, and on some machines the threads per core."""
     return ("initialNodeCount", *(() if plan.machine.threads_per_core else ("nodeConfig.advancedMachineFeatures",)))
 
 
 def _timeouts(plan: SlicePlan) -> pulumi.CustomTimeouts:
-    """At least as long as the capacity model itself may wait: a shorter timeout reports failures that are none."""
+    """At least as long as the capacity model may wait for hosts: a shorter timeout would report false failures."""
     hours = f"{plan.timeout_hours}h"
     return pulumi.CustomTimeouts(create=hours, update=hours, delete="2h")

@@ -1,1 +1,1 @@
-"""What is inside a cluster, whoever runs it."""
+"""Objects inside a cluster, whoever runs it."""

@@ -1,4 +1,4 @@
-"""A ValidatingAdmissionPolicy and the binding that puts it in force in the platform's namespaces."""
+"""A ValidatingAdmissionPolicy and the binding that enforces it in the platform's namespaces."""
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -12,7 +12,7 @@ UNQUEUED_TPUS = "tpu:kubernetes:UnqueuedTpus"
 
 
 class AdmissionPolicy(pulumi.ComponentResource):
-    """The policy, then its binding: what fails a check is refused, and so is everything while a check cannot run.
+    """The policy, then its binding. The API server refuses what fails a check, and everything while a check cannot run.
 
     `type_`: the component's type token, one for each purpose.
     """
@@ -75,10 +75,10 @@ def _matched(
     resource_rules: list[k8s.admissionregistration.v1.NamedRuleWithOperationsArgs] | None = None,
     namespace_selector: k8s.meta.v1.LabelSelectorArgs | None = None,
 ) -> k8s.admissionregistration.v1.MatchResourcesArgs:
-    """What a policy looks at, with the API server's defaults written out.
+    """The requests that a policy checks, with the API server's defaults written out.
 
     A field manager owns this structure as a whole. Without the defaults, the first update of an imported policy would
-    change it, and conflict with the manager that created it.
+    change it and conflict with the field manager that created it.
     """
     everything = k8s.meta.v1.LabelSelectorArgs()
     return k8s.admissionregistration.v1.MatchResourcesArgs(

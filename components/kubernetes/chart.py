@@ -1,4 +1,4 @@
-"""A controller that is installed by its chart."""
+"""A controller that a Helm chart installs."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ REVISIONS = 3
 
 
 class InstalledChart(pulumi.ComponentResource):
-    """A chart in a namespace of its own. Its component has the type that the chart's row names."""
+    """A chart in a namespace of its own. The chart's row names the type token of the component."""
 
     release: k8s.helm.v3.Release
 
@@ -57,7 +57,7 @@ class InstalledChart(pulumi.ComponentResource):
                 namespace=chart.namespace,
                 create_namespace=False,
                 values=chart.values(platform),
-                # Without this an upgrade keeps old values that are no longer given.
+                # Without this an upgrade keeps old values that the program no longer sets.
                 reset_values=True,
                 max_history=REVISIONS,
                 timeout=TIMEOUT_SECONDS,

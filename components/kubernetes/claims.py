@@ -1,4 +1,4 @@
-"""DRA devices as teams ask for them: a DeviceClass for each generation, a claim template for each kind of host."""
+"""What teams claim DRA devices with: a DeviceClass for each generation, a claim template for each kind of host."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,9 +12,9 @@ from plan.platform import Platform
 
 
 class Claims(pulumi.ComponentResource):
-    """DeviceClasses carry the selectors and templates only counts, which is what Kueue can hold a quota on.
+    """DeviceClasses hold the selectors and claim templates only counts: Kueue counts quota for nothing else.
 
-    `namespaces`: by the name of each, what everything in it comes after.
+    `namespaces`: for each namespace, the resources that must exist before anything in it.
     """
 
     TYPE = "tpu:kubernetes:Claims"
@@ -61,7 +61,7 @@ class Claims(pulumi.ComponentResource):
             name="tpu",
             exactly=resource.ExactDeviceRequestArgs(
                 device_class_name=template.device_class,
-                # "All" cannot be counted by Kueue, and fewer than all chips of a host cannot be prepared.
+                # Kueue cannot count "All", and the driver prepares all chips of a host or none.
                 allocation_mode="ExactCount",
                 count=template.count,
             ),

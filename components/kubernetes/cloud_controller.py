@@ -1,8 +1,8 @@
-"""The cloud-controller-manager of a self-managed cluster: initialises nodes, and deletes those whose machine is gone.
+"""The cloud-controller-manager of a self-managed cluster: initialises nodes, and deletes nodes whose machine is gone.
 
 Arguments and rights follow kubernetes/cloud-provider-gcp (`deploy/packages/default/manifest.yaml`,
-`cmd/cloud-controller-manager/main.go` @007d168), cut down to the controllers that run here: no load balancers and no
-routes, since the VPC routes pods' ranges by itself.
+`cmd/cloud-controller-manager/main.go` @007d168), reduced to the controllers that run here. The controllers of load
+balancers and routes do not run: the VPC itself routes pods' ranges.
 """
 
 import pulumi
@@ -18,15 +18,15 @@ NAMESPACE = "kube-system"
 IMAGE = "registry.k8s.io/cloud-provider-gcp/cloud-controller-manager:v35.0.0"
 CONTROLLERS = ("cloud-node-controller", "cloud-node-lifecycle-controller", "node-ipam-controller")
 CONTROL_PLANE_LABEL = "node-role.kubernetes.io/control-plane"
-# It must run before it has taken the first of these off its own node.
+# It tolerates these, because it must run before it removes the first of them from its own node.
 TOLERATED = ("node.cloudprovider.kubernetes.io/uninitialized", "node.kubernetes.io/not-ready", CONTROL_PLANE_LABEL)
 HEALTH_PORT = 10258
-# Without it the manager knows the machines of its own zone only: hosts in another zone stay uninitialised, and one that
-# is not Ready yet is deleted. With it, those of all zones of its region (`providers/gce/gce.go`, ManagedZones).
+# With it the manager sees the machines of all zones of its region (`providers/gce/gce.go`, ManagedZones). Without it,
+# only those of its own zone: it does not initialise hosts elsewhere, and deletes those that are not Ready yet.
 CONFIG = "[Global]\nmultizone = true\n"
 CONFIG_FOLDER, CONFIG_FILE = "/etc/cloud", "gce.conf"
 
-# API groups, resources, verbs and names: what the controllers above change, and the lock of the replica that works.
+# API groups, resources, verbs and names: what the controllers change, and the lock of the leading replica.
 RIGHTS: tuple[tuple[list[str], list[str], list[str], list[str] | None], ...] = (
     ([""], ["nodes"], ["delete", "get", "list", "patch", "update", "watch"], None),
     ([""], ["nodes/status"], ["patch", "update"], None),
@@ -37,7 +37,7 @@ RIGHTS: tuple[tuple[list[str], list[str], list[str], list[str] | None], ...] = (
 
 
 class CloudController(pulumi.ComponentResource):
-    """A DaemonSet on the control plane's machines, whose service account may look at the project's machines."""
+    """A DaemonSet on the control plane's machines, whose Google service account may list the project's machines."""
 
     TYPE = "tpu:kubernetes:CloudController"
     daemons: k8s.apps.v1.DaemonSet
@@ -59,7 +59,7 @@ class CloudController(pulumi.ComponentResource):
             access=access,
             parent=self,
         )
-        # Who calls the manager's own port is looked up with what the API server publishes there.
+        # To authenticate calls to its own port, the manager reads what the API server publishes there.
         reader = rbac.RoleBinding(
             f"{name}-authentication-reader",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=f"{NAME}:authentication-reader", namespace=NAMESPACE),
@@ -90,7 +90,7 @@ class CloudController(pulumi.ComponentResource):
 def _pod(platform: Platform) -> k8s.core.v1.PodSpecArgs:
     core = k8s.core.v1
     return core.PodSpecArgs(
-        # As the machine it asks Google's APIs with the machine's account, which pods cannot.
+        # In the host's network it uses the machine's account for Google's APIs; other pods cannot.
         host_network=True,
         priority_class_name="system-cluster-critical",
         service_account_name=NAME,
@@ -106,7 +106,7 @@ def _pod(platform: Platform) -> k8s.core.v1.PodSpecArgs:
                     f"--cluster-name={platform.cluster_name}",
                     f"--cluster-cidr={platform.network.pods_cidr}",
                     f"--controllers={','.join(CONTROLLERS)}",
-                    # Each node's pods have the range of addresses that its machine has.
+                    # The pods of a node have their addresses from the range of its machine.
                     "--allocate-node-cidrs=true",
                     "--cidr-allocator-type=CloudAllocator",
                     "--configure-cloud-routes=false",

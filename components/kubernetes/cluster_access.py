@@ -1,4 +1,4 @@
-"""The one place that turns a cluster into a Kubernetes Provider, so that identity and teardown rules cannot drift."""
+"""The one place that makes a Kubernetes Provider of a cluster, and sets how objects inside are replaced and deleted."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,12 +26,12 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class ClusterAccess:
-    """How resources inside a cluster are made: the Provider, and the options that every one of them must carry.
+    """How to create resources inside a cluster: the Provider, and the options that each of them must have.
 
     - `endpoint`: the API server's host, with its port where that is not 443
-    - `identity`: what the cluster stands and falls with; None if somebody else runs it
-    - `generation`: a text that no other cluster in the same place has had; None if somebody else runs it
-    - `after`: what everything inside comes after
+    - `identity`: the resource that is deleted only with the cluster; None if somebody else runs it
+    - `generation`: a text that is different for each cluster; None if somebody else runs it
+    - `after`: what must exist before everything inside
     """
 
     endpoint: pulumi.Output[str]
@@ -42,7 +42,7 @@ class ClusterAccess:
     after: tuple[pulumi.Resource, ...] = ()
 
     def behind(self, *resources: pulumi.Resource) -> "ClusterAccess":
-        """The same access for what comes after `resources`, too."""
+        """The same access, for what must wait for `resources` as well."""
         return replace(self, after=(*self.after, *resources))
 
     def options(
@@ -55,13 +55,13 @@ class ClusterAccess:
     ) -> pulumi.ResourceOptions:
         """Options of a resource inside the cluster.
 
-        A new cluster in the old one's place is empty while the state says otherwise, so another `generation` replaces
-        everything inside. `replace_with` the cluster would do so too, but the engine then deletes in no particular
-        order, and a Kueue that goes before its queues leaves them waiting for it for ever.
+        A cluster that replaces another one is empty, although the state lists objects in it. So a new `generation`
+        replaces everything inside. `replace_with` the cluster would do so too, but then the engine deletes in no
+        particular order, and queues that outlive Kueue wait forever for it to release them.
 
-        `deleted_with` the cluster, because deleting objects one by one in a dying cluster hangs; objects that own cloud
-        resources (load balancers, disks) are the exception and must be deleted while the cluster still works. So must
-        all objects in a cluster that stays.
+        Objects are `deleted_with` the cluster, because deleting them one by one in a dying cluster hangs. Objects that
+        own cloud resources (load balancers, disks) are the exception: they must be deleted while the cluster still
+        works. So must all objects in a cluster that stays.
         """
         return pulumi.ResourceOptions(
             parent=parent,
@@ -94,8 +94,8 @@ class Access(pulumi.ComponentResource):
         provider = k8s.Provider(
             f"{name}-provider",
             kubeconfig=kubeconfig,
-            # The stack's one cluster, whatever it is called and wherever it lies: another identifier would replace the
-            # Provider, and with it delete the old cluster's objects through a connection that is gone.
+            # Constant, whatever the cluster's name and location. A new identifier would replace the Provider, and the
+            # engine would delete the old cluster's objects through a connection that is gone.
             cluster_identifier=f"{pulumi.get_project()}/{pulumi.get_stack()}",
             opts=pulumi.ResourceOptions(parent=self),
         )
@@ -104,7 +104,7 @@ class Access(pulumi.ComponentResource):
 
 
 def gke_kubeconfig(endpoint: pulumi.Output[str], context: str) -> pulumi.Output[str]:
-    """Kubeconfig for a cluster's DNS endpoint: Google's public certificate, IAM decides, no credential inside."""
+    """Kubeconfig for a GKE DNS endpoint: Google's public certificate, access by IAM, no credential inside."""
     plugin = {
         "apiVersion": f"{EXEC_API}/v1beta1",
         "command": "gke-gcloud-auth-plugin",
@@ -117,7 +117,7 @@ def gke_kubeconfig(endpoint: pulumi.Output[str], context: str) -> pulumi.Output[
 
 
 def secret_kubeconfig(endpoint: Endpoint, secret: str, context: str) -> str:
-    """Kubeconfig whose credential stays in Secret Manager, short-lived and guarded by IAM, until it is used.
+    """Kubeconfig that reads its short-lived credential from Secret Manager, under IAM, when it is used.
 
     `secret`: projects/P/secrets/S, whose newest version is an ExecCredential.
     """

@@ -9,7 +9,7 @@ from plan.slices import ComputeClass
 
 
 class ComputeClasses(pulumi.ComponentResource):
-    """One ComputeClass a group; pods that select it get the first of its pools that has, or can get, capacity."""
+    """One ComputeClass for each group. Its pods run in the first of its pools that has, or can get, capacity."""
 
     TYPE = "tpu:kubernetes:ComputeClasses"
 
@@ -31,7 +31,7 @@ class ComputeClasses(pulumi.ComponentResource):
             metadata=k8s.meta.v1.ObjectMetaArgs(name=compute_class.name),
             spec={
                 "priorities": [{"nodepools": list(pools)} for pools in compute_class.priorities],
-                # Pools are the plan's, not GKE's, and a running slice is never moved to a cheaper one.
+                # The program creates the pools, not GKE. GKE never moves a running slice to a cheaper pool.
                 "nodePoolAutoCreation": {"enabled": False},
                 "activeMigration": {"optimizeRulePriority": False},
                 "whenUnsatisfiable": "DoNotScaleUp",

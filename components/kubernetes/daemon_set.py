@@ -1,4 +1,4 @@
-"""A DaemonSet without a chart: an account with rights, and the pods."""
+"""A DaemonSet without a chart: a service account with rights, and the pods."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,7 +18,7 @@ def account_with_rights(
     access: ClusterAccess,
     parent: pulumi.Resource,
 ) -> tuple[k8s.core.v1.ServiceAccount, k8s.rbac.v1.ClusterRoleBinding]:
-    """A service account, and the binding to a ClusterRole of its own that holds `rules`."""
+    """A service account, bound to a ClusterRole of its own with `rules`."""
     rbac, metadata = k8s.rbac.v1, k8s.meta.v1.ObjectMetaArgs
     made = k8s.core.v1.ServiceAccount(
         f"{name}-account", metadata=metadata(name=account, namespace=namespace), opts=access.options(parent)

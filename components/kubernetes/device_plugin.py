@@ -1,7 +1,7 @@
-"""The TPU device plugin, which GKE brings by itself: offers the chips of hosts that do not use DRA.
+"""The TPU device plugin, which offers the chips of hosts that do not use DRA. GKE installs its own.
 
-What it runs and mounts is what gke-labs/tpu-operator deploys (`deviceplugin/device_plugin.yaml` @314822b), without the
-sidecar that copies the TPU runtime's log to its output.
+Containers and mounts follow gke-labs/tpu-operator (`deviceplugin/device_plugin.yaml` @314822b), without the sidecar
+that copies the TPU runtime's log to its output.
 """
 
 import pulumi
@@ -18,7 +18,7 @@ IMAGE = "gcr.io/gke-release/tpu-device-plugin:1.35.7-gke.0"
 AGENT_IMAGE = (
     "gcr.io/gke-release/vbar_control_agent@sha256:450e948cfa0b0db0c0136138f96da19589635409e6eb790b80fcaee3ffc6cd75"
 )
-# Where a directory of the host is in the container.
+# Directory of the host: where the container mounts it.
 HOST_PATHS = {
     "device-plugin": ("/var/lib/kubelet/device-plugins", "/device-plugin"),
     "dev": ("/dev", "/dev"),
@@ -29,7 +29,7 @@ HOST_PATHS = {
 
 
 class DevicePlugin(pulumi.ComponentResource):
-    """A DaemonSet on TPU hosts that did not opt into DRA: two drivers on a host would offer every chip twice."""
+    """A DaemonSet on TPU hosts that do not use DRA: two drivers on a host would offer every chip twice."""
 
     TYPE = "tpu:kubernetes:DevicePlugin"
 
@@ -60,7 +60,7 @@ class DevicePlugin(pulumi.ComponentResource):
             access=access,
             parent=self,
             depends_on=[binding],
-            # TPU hosts come when there is capacity; nothing waits for them here.
+            # TPU hosts come when there is capacity, so this does not wait for pods.
             annotations={"pulumi.com/skipAwait": "true"},
         )
         self.register_outputs({"image": IMAGE})
@@ -83,7 +83,7 @@ def _pod() -> k8s.core.v1.PodSpecArgs:
 
 
 def _where() -> k8s.core.v1.NodeAffinityArgs:
-    """TPU hosts, but for those whose chips the DRA driver hands out."""
+    """TPU hosts, except those that use DRA."""
     core = k8s.core.v1
     return core.NodeAffinityArgs(
         required_during_scheduling_ignored_during_execution=core.NodeSelectorArgs(
@@ -135,7 +135,7 @@ def _plugin() -> k8s.core.v1.ContainerArgs:
 
 
 def _agent() -> k8s.core.v1.ContainerArgs:
-    """Talks to the chips' control unit for the plugin, over a socket in their shared directory."""
+    """Talks to the chips' control unit for the plugin, over a socket in a directory that both mount."""
     core = k8s.core.v1
     return core.ContainerArgs(
         name="vbar-control-agent",

@@ -1,4 +1,4 @@
-"""How objects of Kueue's own kinds are created: after Kueue, behind its webhook, with the cluster they live in."""
+"""Creates objects of Kueue's own kinds, after Kueue and once its webhook answers."""
 
 import importlib.metadata
 from collections.abc import Mapping, Sequence
@@ -11,15 +11,15 @@ from components.kubernetes.cluster_access import ClusterAccess
 from plan.kueue_configuration import OBJECTS_API
 
 NAMESPACE_MARK = "."
-"""Before the namespace in a logical name: no name has it, so two pairs of names never make the same one."""
+"""Separates the namespace in a logical name. No name contains it, so two pairs of names never give the same one."""
 
 PATIENCE = pulumi.CustomTimeouts(delete="1m")
-"""A queue with running workloads goes when the last of them has ended. An update does not wait for days: it says so."""
+"""Kueue deletes a queue when its last workload has ended, maybe in days. An update stops waiting after this time."""
 
 
 @dataclass(frozen=True)
 class KueueObjects:
-    """The Kueue objects of a component: `name` begins their names, `gate` tries them again while Kueue starts."""
+    """Kueue objects of a component. `name`: prefix of their logical names. `gate`: retries while Kueue starts."""
 
     name: str
     parent: pulumi.Resource
@@ -39,9 +39,9 @@ class KueueObjects:
         top_level: Mapping[str, Any] | None = None,
         former: str | None = None,
     ) -> pulumi.CustomResource:
-        """A Kueue object. The generic class, because fields of some kinds do not stand under `spec`.
+        """A Kueue object. It uses the generic class, because some kinds have fields outside `spec`.
 
-        `former`: the name by which stacks that exist know it.
+        `former`: its logical name in older stacks.
         """
         metadata = {"name": name, "namespace": namespace, "annotations": annotations}
         where = f"{NAMESPACE_MARK}{namespace}" if namespace else ""

@@ -20,7 +20,7 @@ KUBECONFIG_KEY = "kubeconfig"
 class MultiKueueManager(pulumi.ComponentResource):
     """For each worker a Secret with its kubeconfig and a MultiKueueCluster; then one configuration and one check.
 
-    Nothing here waits for workers to answer: MultiKueue is made for clusters that come and go. The queues wait for the
+    Nothing here waits for workers to answer, since MultiKueue expects clusters to come and go. The queues wait for the
     check, which is active as soon as one worker is.
     """
 
@@ -59,7 +59,7 @@ class MultiKueueManager(pulumi.ComponentResource):
         self.register_outputs({"workers": list(workers)})
 
     def _kubeconfig(self, worker: str, stack: str) -> k8s.core.v1.Secret:
-        """The Secret that Kueue reads, from what the worker's stack exports for its manager."""
+        """The Secret that Kueue reads, made from the outputs of the worker's stack."""
         reference = pulumi.StackReference(
             f"{self._name}-{worker}", stack_name=stack, opts=pulumi.ResourceOptions(parent=self)
         )
@@ -75,7 +75,7 @@ class MultiKueueManager(pulumi.ComponentResource):
         )
 
     def _checked(self, worker: str, stack: str, kubeconfig: str | None, queues: Mapping[str, Any] | None) -> str:
-        """The kubeconfig, if the worker's stack is one and its queues match; outputs are known in a preview too."""
+        """The kubeconfig. Raises RunError, in a preview too, if the stack is no worker or its queues do not match."""
         if kubeconfig is None:
             raise pulumi.RunError(
                 f"stack {stack} exports no {multikueue.STACK_OUTPUT}: "

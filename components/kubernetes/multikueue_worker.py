@@ -1,4 +1,4 @@
-"""A MultiKueue worker: what its manager may do in the cluster, and the kubeconfig to do it with."""
+"""A MultiKueue worker: the rights of its manager in this cluster, and the kubeconfig that the manager uses."""
 
 import base64
 import json
@@ -16,11 +16,11 @@ from plan.multikueue import ACCOUNT
 from plan.platform import Platform
 
 RBAC = "rbac.authorization.k8s.io"
-# The watching of all namespaces, and the writing into those of queues.
+# One role watches all namespaces, the other writes to namespaces of queues.
 WATCHER, WRITER = ACCOUNT, f"{ACCOUNT}-writer"
 WRITE = ("create", "delete", "get", "patch", "update")
 
-# API group and resource of each framework that Kueue hands out.
+# API group and resource of each kind of job that Kueue dispatches to workers.
 FRAMEWORK_RESOURCES = {"batch/job": ("batch", "jobs"), "jobset.x-k8s.io/jobset": ("jobset.x-k8s.io", "jobsets")}
 
 Rights = Sequence[tuple[str, str, Sequence[str]]]
@@ -28,11 +28,11 @@ Rights = Sequence[tuple[str, str, Sequence[str]]]
 
 
 class MultiKueueWorker(pulumi.ComponentResource):
-    """An account for the manager with the rights MultiKueue needs, and its kubeconfig as a secret.
+    """A service account for the manager with the rights that MultiKueue needs, and its kubeconfig as a secret.
 
-    Kueue reads its kubeconfig from a Secret and renews no token, so the token lasts until it is replaced: it belongs to
-    the Secret whose name the platform gives (`multikueue.token`), and ends with that Secret. A Secret of the same name
-    for the same account brings the same token back.
+    Kueue reads its kubeconfig from a Secret and renews no token, so the token does not expire. It belongs to the Secret
+    that `multikueue.token` names, and ends with that Secret. A new Secret of the same name for the same account has the
+    same token.
     """
 
     TYPE = "tpu:kubernetes:MultiKueueWorker"
@@ -59,7 +59,7 @@ class MultiKueueWorker(pulumi.ComponentResource):
         token = self._token(platform.multikueue.token, account)
         known = pulumi.Output.all(data=unknown_if_absent(token.data), endpoint=access.endpoint)
         self.kubeconfig = pulumi.Output.secret(
-            known.apply(lambda of: kubeconfig(platform.cluster_name, of["endpoint"], of["data"]["token"]))
+            known.apply(lambda values: kubeconfig(platform.cluster_name, values["endpoint"], values["data"]["token"]))
         )
         self.register_outputs({"account": ACCOUNT})
 
@@ -129,7 +129,7 @@ def watches() -> Rights:
 
 
 def writes() -> Rights:
-    """What a manager does in the namespaces of queues: it copies workloads and jobs there, and follows them."""
+    """What a manager does in the namespaces of queues: it copies workloads and jobs there, and reads their status."""
     rights: list[tuple[str, str, Sequence[str]]] = [
         ("kueue.x-k8s.io", "workloads", WRITE),
         ("kueue.x-k8s.io", "workloads/status", ("get", "patch", "update")),

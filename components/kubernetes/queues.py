@@ -1,4 +1,4 @@
-"""Queues and everything they stand on: flavors, checks, DeviceClasses, claim templates. All derived from the slices."""
+"""Queues, with their flavors, checks, DeviceClasses and claim templates. All are derived from the slices."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ PROVISIONING_CLASS = "queued-provisioning.gke.io"
 class Queues(pulumi.ComponentResource):
     """Topology, flavors and checks first, then cohorts and cluster queues, then the local queues of each namespace.
 
-    `namespaces`: by the name of each, what everything in it comes after.
+    `namespaces`: for each namespace, the resources that must exist before anything in it.
     """
 
     TYPE = "tpu:kubernetes:Queues"
@@ -56,7 +56,7 @@ class Queues(pulumi.ComponentResource):
         for queue in queues:
             for namespace in queue.namespaces:
                 self._local_queue(queue, namespace, [*namespaces[namespace], made[queue.name]])
-        # Named apart: no queue and no namespace can give another LocalQueue the same name.
+        # A prefix of its own, so that no pair of queue and namespace gives the same logical name.
         self._object = KueueObjects(f"{name}-default", self, access, after, gate).create
         for namespace, default in platform.default_queues.items():
             self._default_queue(default, namespace, [*namespaces[namespace], made[default]])
@@ -145,12 +145,12 @@ class Queues(pulumi.ComponentResource):
             {"clusterQueue": queue.name},
             namespace=namespace,
             depends_on=depends_on,
-            # A name that fits two local queues says of neither which one a stack has.
+            # If two local queues have the same former name, it does not tell which one a stack has.
             former=former if self._former[former] == 1 else None,
         )
 
     def _former_name(self, queue: str, namespace: str) -> str:
-        """The logical name of a LocalQueue before its two names were kept apart."""
+        """The logical name of a LocalQueue in older stacks, without the separator."""
         return f"{self._name}-localqueue-{queue}-{namespace}"
 
     def _default_queue(

@@ -89,7 +89,7 @@ def test_a_host_that_never_joins_is_named(
     names = ["a", "b", *(f"c{number}" for number in range(6))]
     with pytest.raises(pulumi.RunError) as failure:
         asyncio.run(until_joined(platform, names))
-    assert "not in the cluster are b, c0, c1, c2, c3 and 2 more" in str(failure.value)
+    assert "not in the cluster: b, c0, c1, c2, c3 and 2 more" in str(failure.value)
     assert f"get-serial-port-output b --zone {platform.zone}" in str(failure.value)
 
 
@@ -98,7 +98,7 @@ def test_a_cluster_that_does_not_answer_is_not_taken_for_lost_hosts(
 ) -> None:
     answers("connection refused")
     monkeypatch.setattr(joined_hosts, "PATIENCE_SECONDS", 0)
-    with pytest.raises(pulumi.RunError, match=r"does not answer \(connection refused\), so nothing is known of a\."):
+    with pytest.raises(pulumi.RunError, match=r"does not answer \(connection refused\), so it is unknown who joined: a\."):
         asyncio.run(until_joined(platform, ["a"]))
 
 

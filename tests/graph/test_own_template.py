@@ -111,9 +111,9 @@ def test_one_that_will_not_do_stops_the_plan(own: Json) -> None:
     with pytest.raises(pulumi.RunError) as refusal:
         recorded(PLATFORM)
     assert str(refusal.value).splitlines() == [
-        f"tpu-platform:platform.slices.train.instance_template: {NAME} makes no hosts of this slice:",
+        f"tpu-platform:platform.slices.train.instance_template: {NAME} does not fit this slice:",
         "  its machine type is ct6e-standard-1t, not ct6e-standard-4t",
-        "  its hosts run as nobody; give it a service account made for them",
+        "  its hosts run as no account; give it a service account of their own",
     ]
 
 

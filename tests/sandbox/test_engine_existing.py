@@ -134,7 +134,7 @@ def test_a_slice_joins_a_cluster_that_somebody_else_runs(project: Project) -> No
     run_job(project)
 
     # `destroy` empties the host before it goes, and leaves the cluster as it was.
-    assert "without having been drained" not in destroy_with_checkpoint(project, client)
+    assert "without a drain" not in destroy_with_checkpoint(project, client)
     assert not project.state(GUEST).get("resources")
     eventually("the guest's node is gone", lambda: client.get("v1", "Node", HOST) is None)
     assert project.session.inventory() == inventory

@@ -33,5 +33,5 @@ def test_an_update_sees_which_hosts_have_joined(monkeypatch: pytest.MonkeyPatch)
             monkeypatch.setattr(module, "ask_google", ask_google)
         asyncio.run(until_joined(platform, ["here-w-001"]))
         monkeypatch.setattr(joined_hosts, "PATIENCE_SECONDS", 0)
-        with pytest.raises(pulumi.RunError, match="not in the cluster are lost-w-001"):
+        with pytest.raises(pulumi.RunError, match="not in the cluster: lost-w-001"):
             asyncio.run(until_joined(platform, ["here-w-001", "lost-w-001"]))
