@@ -98,7 +98,9 @@ def test_a_cluster_that_does_not_answer_is_not_taken_for_lost_hosts(
 ) -> None:
     answers("connection refused")
     monkeypatch.setattr(joined_hosts, "PATIENCE_SECONDS", 0)
-    with pytest.raises(pulumi.RunError, match=r"does not answer \(connection refused\), so it is unknown who joined: a\."):
+    with pytest.raises(
+        pulumi.RunError, match=r"does not answer \(connection refused\), so it is unknown who joined: a\."
+    ):
         asyncio.run(until_joined(platform, ["a"]))
 
 
