@@ -1,1 +1,1 @@
-"""What follows from a platform: pure functions and frozen values, nothing of Pulumi."""
+"""What is derived from a platform: pure functions and frozen values, without Pulumi."""

@@ -1,4 +1,4 @@
-"""What the API server asks of pods in the platform's namespaces: ValidatingAdmissionPolicies as plain values.
+"""ValidatingAdmissionPolicies for pods in the platform's namespaces, as plain values.
 
 Expressions are CEL, with optional fields (`.?`), which every supported version of Kubernetes reads.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Match:
-    """Requests that a policy looks at: an API group and its resources, and the operations on them."""
+    """Requests that a policy checks: an API group, its resources, and the operations on them."""
 
     group: str
     resources: tuple[str, ...]
@@ -19,7 +19,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Check:
-    """An expression that must hold, and what the person reads where it does not."""
+    """An expression that must be true, and the message to the person where it is not."""
 
     expression: str
     message: str

@@ -1,7 +1,7 @@
-"""Capacity models: everything that each of them settles, on GKE and without it.
+"""Capacity models: everything that each of them determines, on GKE and without it.
 
-One object a model, with nothing left to a default, so a model that does not state something ends in an error at import.
-Sources: GKE documentation; waits from GKE's autoscaler (`gke_cloud_provider_impl.go`); flex-start settings as
+One object for each model. No field has a default, so a model that lacks one is an error at import. Sources: GKE
+documentation; waits from GKE's autoscaler (`gke_cloud_provider_impl.go`); flex-start settings as
 GoogleCloudPlatform/cluster-toolkit ships them; gke-labs/tpu-operator converters; Compute Engine documentation, bulk
 mode; terraform-provider-google acceptance tests.
 """
@@ -13,13 +13,13 @@ from typing import Any, Literal
 from platform_config.capacity import MODELS, AnyCapacity, Reservation
 
 FLEX_SECONDS = 7 * 86400
-"""How long flex-start lends hosts for, at most."""
+"""The longest time that a flex-start host runs."""
 RESERVATION_KEY = "compute.googleapis.com/reservation-name"
 
 
 @dataclass(frozen=True)
 class ReservationAffinity:
-    """What hosts say about reservations; stated on every group of TPU hosts, also when there is none."""
+    """The reservation affinity of hosts; set on every group of TPU hosts, also without a reservation."""
 
     type: str
     key: str | None = None
@@ -28,10 +28,10 @@ class ReservationAffinity:
 
 @dataclass(frozen=True, kw_only=True)
 class OnGke:
-    """What a capacity model settles for node pools.
+    """What a capacity model determines for node pools.
 
-    `wait`: how long hosts may be waited for, in words; `wait_hours`: how long GKE keeps trying, so how long creating a
-    pool with hosts may take. `always_autoscaled`: pools start without hosts, and GKE adds them.
+    `wait`: longest wait for hosts, in words; `wait_hours`: how long GKE keeps trying, so how long it may take to create
+    a pool with hosts. `always_autoscaled`: pools start without hosts, and GKE adds them.
     """
 
     spot: bool
@@ -45,10 +45,10 @@ class OnGke:
 
 @dataclass(frozen=True, kw_only=True)
 class OnCompute:
-    """What a capacity model settles for hosts that are not GKE's, in the Compute API's words.
+    """What a capacity model determines for hosts that are not GKE's, in the Compute API's terms.
 
-    `restart`: automatic restart after host errors. `termination`: what becomes of a host that is taken back or has run
-    its time. `up_waits`: whether an update waits for the hosts; `wait`: how long they may be waited for, in words.
+    `restart`: automatic restart after host errors. `termination`: action on a host that is preempted or reaches its run
+    limit. `up_waits`: whether an update waits for the hosts; `wait`: longest wait for hosts, in words.
     """
 
     provisioning_model: str
@@ -70,13 +70,13 @@ class CapacityModel:
     """One capacity model.
 
     - `affinities`: one for all hosts, or one for each sub-block of a reservation
-    - `begun`: whether the hosts can be had already
+    - `begun`: whether the capacity is available already; false for a reservation that has not begun
     - `run_limit`: after how long hosts are deleted, in seconds such as `3600s`
     - `longest_run`: the most that may be written there, in seconds
-    - `bulk_disputed`: whether Google's documents disagree on making several hosts at once, without GKE
-    - `dws`: made by the Dynamic Workload Scheduler, which does not serve every generation
-    - `quota`: which of a generation's quotas hosts count against; None where the reservation has used it already
-    - `spot_price`: at the price of spot capacity
+    - `bulk_disputed`: whether Google's documents disagree on bulk creation of hosts without GKE
+    - `dws`: whether the Dynamic Workload Scheduler provides the hosts; it does not serve every generation
+    - `quota`: which of a generation's quotas hosts use; None where the reservation has used it already
+    - `spot_price`: whether hosts cost the spot price
     """
 
     name: str
@@ -229,15 +229,15 @@ CAPACITY_MODELS = {model.name: model for model in (ON_DEMAND, SPOT, RESERVATION,
 """By name."""
 
 if CAPACITY_MODELS.keys() != MODELS.keys():
-    raise AssertionError("a capacity model can be written that nothing is planned for, or the other way round")
+    raise AssertionError("platform_config and plan do not have the same capacity models")
 
 
 def model_of(capacity: AnyCapacity) -> CapacityModel:
-    """What a written capacity model settles."""
+    """The capacity model that a person wrote."""
     return CAPACITY_MODELS[capacity.model]
 
 
 def scheduling(model: CapacityModel) -> OnCompute:
-    """How a model's hosts are made without GKE; a rule refuses slices of models that are GKE's alone."""
+    """How hosts of a model are created without GKE; a rule refuses models that only GKE has."""
     assert isinstance(model.compute, OnCompute)
     return model.compute

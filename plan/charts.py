@@ -1,4 +1,4 @@
-"""The charts that the program installs: one row each, from which everything about them follows."""
+"""The Helm charts that the program installs, one row each."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ Values = dict[str, Any]
 class Chart:
     """A chart.
 
-    - `part`: what a cluster that exists calls it under `provides`, and the name of the component
+    - `part`: its name under `provides` of an existing cluster, and the name of the component
     - `token`: type token of the component
     - `reference`: where the chart is; `release`: name of the Helm release
-    - `namespace`: its own, which nobody else submits work to; `privileged`: whether its pods may do what Pod Security
-      forbids, because they mount directories of the host
-    - `version`: the version that was chosen; `values`: the chart's values, all known before anything is registered
-    - `postrender`: a program that Helm sends the manifests through
+    - `namespace`: its own, not for workloads; `privileged`: whether Pod Security exempts its pods, because they mount
+      directories of the host
+    - `version`: the chosen version; `values`: the chart's values, all known before anything is registered
+    - `postrender`: Helm's post-renderer
     """
 
     part: InCluster
@@ -40,9 +40,10 @@ class Chart:
 
 
 def _on_system_pool(platform: Platform) -> Mapping[str, str]:
-    """Node selector of the system pool: controllers stay off TPU hosts, and an uninstall still finds nodes.
+    """Node selector of the system pool: controllers do not run on TPU hosts, and an uninstall still has nodes to run
+    on.
 
-    A cluster that somebody else runs has no such pool; there the taint of TPU hosts keeps controllers off them.
+    An existing cluster has no such pool; there the taint of TPU hosts keeps controllers off them.
     """
     pool = platform.system_pool
     return {NODE_POOL_LABEL: node_pool(platform, pool.name)} if pool else {}
@@ -51,7 +52,7 @@ def _on_system_pool(platform: Platform) -> Mapping[str, str]:
 def _dra_driver_values(platform: Platform) -> Values:
     """All values are stated: releases 0.1.0 and 0.2.0 have opposite defaults for where the driver runs.
 
-    Without the affinity it would also run on hosts whose chips GKE's device plugin hands out: every chip twice.
+    Without the affinity it would also run on hosts of the device plugin, and both would hand out every chip.
     """
     taints = sorted({taint.key for plan in platform.slice_plans if plan.devices == "dra" for taint in plan.taints})
     opted_in = [
@@ -60,7 +61,7 @@ def _dra_driver_values(platform: Platform) -> Values:
     ]
     return {
         "kubeletPlugin": {
-            # Pods of the chart's own priority class are admitted to kube-system only.
+            # Only kube-system admits pods of the chart's own priority class.
             "priorityClassName": "",
             "tolerations": [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in (TPU_TAINT, *taints)],
             "affinity": {
@@ -84,7 +85,7 @@ def _jobset_values(platform: Platform) -> Values:
 
 
 def _kueue_values(platform: Platform) -> Values:
-    """Two replicas, since all webhooks of queued namespaces go through them."""
+    """Two replicas, because they serve the webhooks of all queued namespaces."""
     configuration = kueue_configuration.render(kueue_configuration.configuration(platform))
     return {
         "managerConfig": {"controllerManagerConfigYaml": configuration},
@@ -120,8 +121,8 @@ JOBSET = Chart(
     privileged=False,
     version=lambda software: software.jobset.version,
     values=_jobset_values,
-    # Every upgrade of the chart would empty the Secret with the webhook's certificate, and no JobSet nor any of its
-    # pods could be created until the kubelet has caught up: the post-renderer keeps the Secret's data out of the
+    # Without the post-renderer every upgrade of the chart would empty the Secret with the webhook's certificate, and
+    # nobody could create a JobSet or its pods until the kubelet has the new one. It removes the Secret's data from the
     # release. The path is relative, since it is in the state and a deployment may run from any checkout.
     postrender="components/postrender/keep_webhook_certificate",
 )
@@ -138,6 +139,6 @@ KUEUE = Chart(
     values=_kueue_values,
     postrender=None,
 )
-"""The Kueue controller: admits workloads when the slices they need are theirs to use."""
+"""The Kueue controller: admits workloads when their queue has quota for the slices they need."""
 
 CHARTS = (DRA_DRIVER, JOBSET, KUEUE)

@@ -1,4 +1,4 @@
-"""What controllers may use, by the size of the cluster."""
+"""CPU and memory of controllers, by the size of the cluster."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -6,7 +6,7 @@ from math import ceil
 
 @dataclass(frozen=True)
 class Size:
-    """What a controller may use, requests and limits alike: `cpu` in cores, `memory_mib` in MiB."""
+    """Requests and limits of a controller: `cpu` in cores, `memory_mib` in MiB."""
 
     cpu: float
     memory_mib: int
@@ -18,10 +18,10 @@ class Size:
 
 
 def kueue_size(nodes: int) -> Size:
-    """Kueue's size for a cluster of so many nodes, as AI-Hypercomputer/xpk found it to need (`utils/kueue.py`)."""
+    """Kueue's size for that many nodes, as AI-Hypercomputer/xpk measured it (`utils/kueue.py`)."""
     return Size(max(2, round(0.004 * nodes, 1)), max(4096, 32 * nodes))
 
 
 def jobset_size(nodes: int) -> Size:
-    """JobSet's size for a cluster of so many nodes, from the same source."""
+    """JobSet's size for that many nodes, from the same source."""
     return Size(1, max(4096, ceil(1.2 * nodes)))

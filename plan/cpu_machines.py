@@ -1,6 +1,6 @@
-"""Machines without TPUs: their defaults, where a person names none."""
+"""Defaults for machines without TPUs."""
 
-# The usual system machine, but for zones that lack the e2 family (keras-team/kinetic #305).
+# The usual machine of the system pool, and others for zones that lack the e2 family (keras-team/kinetic #305).
 DEFAULT_MACHINE = "e2-standard-4"
 MACHINE_IN_ZONE = {"us-central2-b": "n2-standard-4"}
 

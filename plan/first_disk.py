@@ -1,4 +1,4 @@
-"""The description of a control plane's first data disk: the ranges that kubeadm reads once, when it makes a cluster."""
+"""The description of a control plane's first data disk. It holds the ranges that kubeadm reads once."""
 
 import re
 
@@ -11,7 +11,7 @@ def description(subnetwork: str, pods: str, services: str) -> str:
 
 
 def ranges_of(text: str) -> dict[str, str]:
-    """`subnetwork`, `pods` and `services` of a description; empty where it is another text."""
+    """`subnetwork`, `pods` and `services` of a description; empty for any other text."""
     pattern = _FORM.format(subnetwork=r"(?P<subnetwork>\S+)", pods=r"(?P<pods>\S+)", services=r"(?P<services>\S+)")
     match = re.fullmatch(pattern, text)
     return match.groupdict() if match else {}

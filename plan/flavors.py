@@ -1,8 +1,8 @@
-"""Flavors, and the device classes and claims of their hosts: what follows from slices for those who submit work.
+"""Flavors of slices, with the DeviceClasses and claim templates of their hosts.
 
-Quotas are counted in chips. Device-plugin pods ask for `google.com/tpu`; DRA pods are counted under a resource of their
-own, which Kueue maps from DeviceClasses: one shared key would let a DRA pod take the quota of hosts it cannot run on.
-DRA counting: Kueue v0.19 `pkg/dra/claims.go` (ExactCount only, no selectors in claims).
+Quotas are in chips. Device-plugin pods request `google.com/tpu`. Kueue counts DRA pods under another resource, which it
+maps from DeviceClasses: with one shared resource a DRA pod could use the quota of hosts it cannot run on. DRA counting:
+Kueue v0.19 `pkg/dra/claims.go` (ExactCount only, no selectors in claims).
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,13 +18,13 @@ RESOURCES = {"device-plugin": DEVICE_PLUGIN_RESOURCE, "dra": DRA_RESOURCE}
 
 TOPOLOGY_NAME = "gke-tpu"
 
-# The driver's name for a generation, where it is not ours.
+# The driver's name for a generation, where it differs from ours.
 TPU_GEN = {"v5e": "v5litepod"}
 
 
 @dataclass(frozen=True)
 class Toleration:
-    """A toleration in Kubernetes' spelling; without `value` any value is tolerated."""
+    """A toleration in Kubernetes' spelling; without `value` it tolerates any value."""
 
     key: str
     value: str | None = None
@@ -49,17 +49,17 @@ class Flavor:
 
     @property
     def resource(self) -> str:
-        """The resource that quotas of this flavor are counted in."""
+        """The resource in which quotas of this flavor are counted."""
         return RESOURCES[self.devices]
 
     @property
     def check(self) -> str | None:
-        """Name of the admission check, one for each topology since the topology is its parameter."""
+        """Name of the admission check. Each topology has one, because the topology is its parameter."""
         return f"queued-{self.topology}" if self.queued else None
 
     @property
     def device_class(self) -> str | None:
-        """DeviceClass of its chips, one for each generation: Kueue wants selectors there and not in claims."""
+        """DeviceClass of its chips, one for each generation: Kueue allows selectors there and not in claims."""
         return f"tpu-{self.generation}" if self.devices == "dra" else None
 
     @property
@@ -79,7 +79,7 @@ class ClaimTemplate:
 
 
 def flavors(platform: Platform) -> dict[str, Flavor]:
-    """Every flavor that the platform's queues share out, by name."""
+    """Every flavor of the platform's queues, by name."""
     found: dict[str, Flavor] = {}
     for plan in platform.shared_plans:
         found.setdefault(plan.flavor, _flavor(platform, plan))
@@ -97,7 +97,7 @@ def _flavor(platform: Platform, plan: SlicePlan) -> Flavor:
         devices=plan.devices,
         node_labels=_node_labels(plan),
         tolerations=tuple(_tolerations(plan)),
-        # Capacity is asked for where it is: Kueue refuses both checks on one queue.
+        # The workers of a manager request capacity: Kueue refuses both checks on one queue.
         queued=plan.queued and not platform.is_manager,
         topology_aware=platform.software.kueue.topology_aware
         and plan.devices == "device-plugin"
@@ -116,7 +116,7 @@ def _node_labels(plan: SlicePlan) -> dict[str, str]:
 
 
 def _tolerations(plan: SlicePlan) -> Iterator[Toleration]:
-    """The TPU taint is tolerated for every flavor: GKE adds that only to pods that ask the device plugin."""
+    """Every flavor tolerates the TPU taint: GKE adds that toleration only to device-plugin pods."""
     yield Toleration(TPU_TAINT)
     if plan.queued:
         yield Toleration(QUEUED_LABEL, "true")
@@ -140,9 +140,9 @@ def claim_templates(platform: Platform) -> tuple[ClaimTemplate, ...]:
 
 
 def device_classes(platform: Platform) -> dict[str, str]:
-    """DeviceClasses beside the driver's own, with their CEL selector.
+    """DeviceClasses besides the driver's own, with their CEL selectors.
 
-    Only `tpuGen` may be asked for: it is the one attribute that GKE predicts for a pool without hosts.
+    Selectors use `tpuGen` only, because it is the only useful attribute that GKE predicts for a pool without hosts.
     """
     classes = {
         flavor.device_class: TPU_GEN.get(flavor.generation, flavor.generation)

@@ -10,7 +10,7 @@ from platform_config.cluster import GkeCluster
 from platform_config.self_managed import ExistingCluster, SelfManagedCluster
 
 EVERYWHERE = ("cloudresourcemanager", "compute", "iam", "logging", "monitoring")
-"""IAM members, machines, accounts, and what nodes write."""
+"""For IAM members, machines, service accounts, and the logs and metrics of nodes."""
 
 
 def google_apis(platform: Platform) -> tuple[str, ...]:
@@ -20,7 +20,7 @@ def google_apis(platform: Platform) -> tuple[str, ...]:
 
 
 def _of_cluster(platform: Platform) -> Iterator[str]:
-    # GKE's add-on reads secrets for pods; without GKE hosts join by a secret.
+    # GKE's add-on reads secrets for pods; without GKE hosts need a secret to join.
     yield "secretmanager"
     if isinstance(platform.cluster, GkeCluster):
         yield from _of_gke(platform.cluster)

@@ -1,8 +1,8 @@
-"""Hosts that are not GKE's: what a Compute Engine machine boots with, and the group it belongs to.
+"""Hosts that are not GKE's: instance templates and managed instance groups (MIGs) of Compute Engine.
 
-A slice of several hosts is one managed instance group (MIG) in bulk mode with a workload policy: all hosts or none.
-Single-host slices share a group that makes hosts one by one. Sources: Compute Engine documentation (bulk mode, workload
-policies); gke-labs/tpu-operator converters; the TPU device plugin for `kube-labels`.
+A multi-host slice is one MIG in bulk mode with a workload policy: all hosts or none. Single-host slices share a MIG
+that creates hosts one by one. Sources: Compute Engine documentation (bulk mode, workload policies);
+gke-labs/tpu-operator converters; the TPU device plugin for `kube-labels`.
 """
 
 import re
@@ -19,45 +19,44 @@ from platform_config.self_managed import ExistingCluster, SelfManagedCluster
 from platform_config.slice import NodeDrain
 
 API_PORT = 6443
-"""Where a control plane's API servers listen, as kubeadm has it."""
+"""Port of a control plane's API servers, kubeadm's default."""
 
 KEYS = "keys"
-"""The secret that keeps a copy of the keys on a control plane's data disk, beside snapshots of etcd."""
+"""The secret with a copy of the keys on a control plane's data disk. Snapshots of etcd are elsewhere."""
 
 PEERS = "peers"
-"""The secret that the machines of a control plane keep among themselves."""
+"""The secret that the machines of a control plane share."""
 
 CPU_MAX_PODS = 110
 CONTAINERD = "2.1.5-1~*"
-"""Package of containerd that hosts install, for whatever release of Ubuntu: 2.x hands out devices by CDI without being
-told to."""
+"""Version of the containerd package that hosts install, on any release of Ubuntu. 2.x has CDI enabled by default."""
 
 METADATA_GROUP = 47100
-"""Group of the platform's own programs in the host's network that ask the metadata server; others there are refused."""
+"""Group id of the platform's programs in the host's network that may call the metadata server; others may not."""
 
 CREATE_MINUTES, DELETE_MINUTES = 60, 30
-"""How long an update waits for the hosts of a group to come, and to go."""
+"""How long an update waits for the hosts of a group to be created, and to be deleted."""
 
 DRAIN_MINUTES = 30
-"""Longest time that hosts are emptied for before their group is deleted."""
+"""Longest drain of hosts before their group is deleted."""
 
 HOST_DIGITS = 4
 """Digits of a host's number; a group has at most 2,000 hosts."""
 
 GROUP_NAME_LIMIT = 53
-"""Longest name of a group: Compute Engine's names have 63 characters, of which the provider takes nine to tell one
-template from the next, and a hyphen before them; hosts take seven for their number."""
+"""Longest name of a group. Compute Engine's names have 63 characters; the provider adds ten to the name of a template,
+and hosts add seven for their number."""
 
 JOIN_TOKEN = re.compile(r"(?<![a-z0-9.])[a-z0-9]{6}\.(?=[a-z]*[0-9])[a-z0-9]{16}(?![a-z0-9.])")
-"""What a bootstrap token of kubeadm looks like; instance metadata is no place for one, since many may read it.
+"""Form of kubeadm's bootstrap tokens. None may be in instance metadata, since many people may read that.
 
-A name of six letters, a dot and sixteen letters is no token: a token's random half has digits."""
+It requires a digit after the dot, so that a name of six letters, a dot and sixteen letters is no token."""
 
 
 @dataclass(frozen=True)
 class HostTemplate:
-    """What hosts boot with. `node_labels`, `taints`: as the kubelet registers them. `pod_prefix`: length of the prefix
-    of each host's range for pods. `tpu_labels`: what the TPU device plugin reads, empty without TPUs."""
+    """What hosts boot with. `node_labels`, `taints`: as the kubelet registers them. `pod_prefix`: prefix length of each
+    host's range for pods. `tpu_labels`: for the TPU device plugin, empty without TPUs."""
 
     name: str
     machine_type: str
@@ -81,7 +80,7 @@ class HostTemplate:
         return pod_prefix(self.max_pods)
 
     def metadata(self) -> dict[str, str]:
-        """Instance metadata that says what kind of node the host becomes; nothing in it is secret."""
+        """Instance metadata with the labels and taints of the node; nothing in it is secret."""
         taints = [f"{taint.key}={taint.value}:{KUBERNETES_EFFECTS[taint.effect]}" for taint in self.taints]
         values = {
             "kube-labels": _joined(self.tpu_labels),
@@ -109,7 +108,7 @@ class HostGroup:
 
     @property
     def bulk(self) -> bool:
-        """All hosts at once or none: the hosts of one slice are worth nothing without each other."""
+        """Whether Google creates all hosts or none: a slice needs all its hosts."""
         return self.policy is not None
 
     @property
@@ -119,8 +118,8 @@ class HostGroup:
 
     @property
     def repair(self) -> bool:
-        """Whether a host that fails is made anew by itself: never one of a slice alone, nor where capacity is queued
-        for (bulk mode and flex-start allow nothing else)."""
+        """Whether Google recreates a failed host: not in a multi-host slice, and not where hosts are queued for (bulk
+        mode and flex-start do not allow it)."""
         return not self.bulk and self.wait
 
     @property
@@ -130,7 +129,7 @@ class HostGroup:
 
     @property
     def host_names(self) -> tuple[str, ...]:
-        """Names of the hosts, which are those of their nodes."""
+        """Names of the hosts, the same as their nodes'."""
         return tuple(f"{self.name}-w-{number:0{HOST_DIGITS}d}" for number in range(1, self.size + 1))
 
 
@@ -140,18 +139,18 @@ def group_name(platform: Platform, pool: str) -> str:
 
 
 def node_pool(platform: Platform, pool: str) -> str:
-    """What the nodes of a pool carry as their node pool: its own name on GKE, else that of its group."""
+    """Value of the node pool label on the nodes of a pool: the pool's name on GKE, else its group's."""
     return pool if platform.backend == "gke" else group_name(platform, pool)
 
 
 def join_secret(platform: Platform) -> str:
-    """Full name of the secret that hosts take their join token from."""
+    """Full name of the secret that holds the join token."""
     cluster = platform.compute
     return cluster.join_secret if isinstance(cluster, ExistingCluster) else secret(platform, "join")
 
 
 def access_secret(platform: Platform) -> str:
-    """Full name of the secret that this program takes its credential from."""
+    """Full name of the secret that holds this program's credential."""
     cluster = platform.compute
     return cluster.access_secret if isinstance(cluster, ExistingCluster) else secret(platform, "access")
 
@@ -162,19 +161,19 @@ def secret(platform: Platform, part: str) -> str:
 
 
 def secret_parts(platform: Platform) -> tuple[str, ...]:
-    """The secrets that a self-managed control plane writes: several machines have one among themselves."""
+    """The secrets that a self-managed control plane writes; only several machines need PEERS."""
     cluster = platform.compute
     assert isinstance(cluster, SelfManagedCluster)
     return ("join", "endpoint", "access", *((PEERS,) if cluster.control_plane.replicas > 1 else ()))
 
 
 def boot_metadata(platform: Platform) -> dict[str, str]:
-    """Instance metadata of every machine: what it installs, and where it finds how to join."""
+    """Instance metadata of every machine: what it installs, and the secret with the join token."""
     return {
         "tpu-kubernetes-version": platform.compute.version,
         "tpu-containerd-version": CONTAINERD,
         "tpu-join-secret": join_secret(platform),
-        # In a cluster that exists others may have programs in the host's network, too.
+        # In an existing cluster, programs of others may use the host's network, too.
         **({"tpu-metadata-group": str(METADATA_GROUP)} if isinstance(platform.cluster, SelfManagedCluster) else {}),
     }
 
@@ -191,7 +190,7 @@ class ControlPlaneMachine:
 
 
 def control_plane_machines(platform: Platform) -> tuple[ControlPlaneMachine, ...]:
-    """The machines of a self-managed control plane, one in each of its zones in turn."""
+    """The machines of a self-managed control plane, in its zones in turn."""
     cluster = platform.compute
     assert isinstance(cluster, SelfManagedCluster)
     name = f"{platform.name}-control-plane"
@@ -208,7 +207,7 @@ def control_plane_machines(platform: Platform) -> tuple[ControlPlaneMachine, ...
 
 
 def control_plane_metadata(platform: Platform, replica: int) -> dict[str, str]:
-    """Instance metadata of one machine of the control plane, but for the addresses, which are known later."""
+    """Instance metadata of one machine of the control plane, without the addresses, which are known later."""
     cluster, network = platform.compute, platform.network
     assert isinstance(cluster, SelfManagedCluster)
     return {
@@ -229,7 +228,7 @@ def control_plane_metadata(platform: Platform, replica: int) -> dict[str, str]:
 
 
 def slice_groups(platform: Platform, plan: SlicePlan) -> tuple[HostGroup, ...]:
-    """The groups of a plan: one for each slice of several hosts, one in all for slices of one host."""
+    """The groups of a plan: one for each multi-host slice, or one for all single-host slices."""
     templates = _templates(platform, plan)
     policy = plan.placement.policy if plan.placement else None
     own = plan.spec.instance_template
@@ -263,7 +262,7 @@ def cpu_group(platform: Platform, pool: CpuPoolPlan) -> HostGroup:
 
 
 def replica_zones(platform: Platform) -> tuple[str, ...]:
-    """Zone of each machine of the control plane, by its number: the given zones in turn, or the platform's."""
+    """Zone of each machine of the control plane, in order: the given zones in turn, or the platform's."""
     cluster = platform.compute
     assert isinstance(cluster, SelfManagedCluster)
     zones = cluster.control_plane.zones or (platform.zone,)
@@ -271,13 +270,13 @@ def replica_zones(platform: Platform) -> tuple[str, ...]:
 
 
 def drain_seconds(drain: NodeDrain) -> int:
-    """How long hosts may be emptied for: until budgets let go of the last pod, and then until it has ended."""
+    """The longest drain of hosts: the wait for disruption budgets, then the grace period of pods."""
     given = [int(duration.removesuffix("s")) for duration in (drain.pdb_timeout, drain.grace) if duration]
     return sum(given) if given else DRAIN_MINUTES * 60
 
 
 def _templates(platform: Platform, plan: SlicePlan) -> dict[ReservationAffinity, HostTemplate]:
-    """One template for all groups of a plan, or one for each sub-block of its reservation."""
+    """One template for all groups of a plan, or one for each sub-block of the reservation."""
     affinities: dict[ReservationAffinity, PoolPlan] = {}
     for pool in plan.pools:
         affinities.setdefault(pool.reservation, pool)

@@ -1,8 +1,8 @@
 """Kueue's manager configuration as a typed value.
 
-The chart takes the configuration as one string and Helm lets anything through, while the manager reads it strictly and
-crash-loops on a slip: so it is built, written and read back here (`render`). Field names: Kueue v0.19
-`apis/config/v1beta2`; the refusals restate `pkg/config/validation.go` and the traps of the chart.
+The chart takes the configuration as one string, which Helm does not check. The manager reads it strictly and
+crash-loops on a mistake. So this module builds and checks it (`render`). Field names: Kueue v0.19
+`apis/config/v1beta2`; the checks repeat those of `pkg/config/validation.go`.
 """
 
 from typing import Annotated, Literal
@@ -16,7 +16,7 @@ from plan import flavors
 from plan.platform import Platform
 
 OBJECTS_API = "kueue.x-k8s.io/v1beta2"
-"""API version of queues, flavors and the rest that the platform makes."""
+"""API version of the Kueue objects that the platform makes."""
 
 FRAMEWORKS = ("batch/job", "jobset.x-k8s.io/jobset")
 
@@ -32,7 +32,7 @@ class Health(_Section):
 
 
 class Metrics(_Section):
-    """Where metrics are served, and that quotas and usage are among them."""
+    """Where metrics are served; they include quotas and usage."""
 
     bind_address: str = ":8443"
     enable_cluster_queue_resources: bool = True
@@ -64,14 +64,14 @@ class Controller(_Section):
 
 
 class ClientConnection(_Section):
-    """Limits of the manager's own calls to the API server."""
+    """Rate limits of the manager's calls to the API server."""
 
     qps: int = 300
     burst: int = 500
 
 
 class Requirement(_Section):
-    """That a label has one of some values."""
+    """Requires that a label has one of some values."""
 
     key: str
     operator: Literal["In"] = "In"
@@ -86,7 +86,7 @@ class LabelSelector(_Section):
 
 
 class RequeuingStrategy(_Section):
-    """How a workload that was sent back waits before it is tried again."""
+    """How long an evicted workload waits before the next try."""
 
     timestamp: Literal["Eviction", "Creation"] = "Eviction"
     backoff_limit_count: int
@@ -95,7 +95,7 @@ class RequeuingStrategy(_Section):
 
 
 class WaitForPodsReady(_Section):
-    """Always stated: by default Kueue 0.19 evicts after 30 minutes, which is less than a large slice takes to start."""
+    """Always set: by default Kueue 0.19 evicts after 30 minutes, and a large slice takes longer to start."""
 
     timeout: str
     recovery_timeout: str
@@ -110,7 +110,7 @@ class Integrations(_Section):
 
     @model_validator(mode="after")
     def _no_pods(self) -> "Integrations":
-        """With these a broken Kueue blocks the pods of the controllers it needs itself."""
+        """With these frameworks a broken Kueue would block the pods of controllers that it needs itself."""
         blocking = {"pod", "deployment", "statefulset"} & set(self.frameworks)
         if blocking:
             raise ValueError(f"frameworks must not contain {', '.join(sorted(blocking))}")
@@ -118,7 +118,7 @@ class Integrations(_Section):
 
 
 class FairSharing(_Section):
-    """Which workloads may be pushed out for the sake of fair shares; only three lists are legal."""
+    """Which workloads may be preempted for fair sharing; Kueue accepts only three lists."""
 
     preemption_strategies: tuple[str, ...] = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
 
@@ -131,7 +131,7 @@ class DeviceClassMapping(_Section):
 
 
 class Resources(_Section):
-    """How quotas are checked. Only chips are rationed: cpu and memory of a TPU host belong to whoever has its chips."""
+    """How quotas are checked. Only chips have quota: who has a host's chips also has its CPU and memory."""
 
     quota_check_strategy: Literal["IgnoreUndeclared", "BlockUndeclared"] = "IgnoreUndeclared"
     device_class_mappings: Annotated[tuple[DeviceClassMapping, ...], Field(max_length=16)] = ()
@@ -152,19 +152,19 @@ class WorkloadRetention(_Section):
 
 
 class ObjectRetentionPolicies(_Section):
-    """How long objects are kept that nobody needs any more."""
+    """How long finished objects are kept."""
 
     workloads: WorkloadRetention
 
 
 class MultiKueueSettings(_Section):
-    """`origin` marks what this manager made on its workers, so that two managers leave each other's work alone."""
+    """`origin` marks what this manager made on its workers, so that two managers do not change each other's objects."""
 
     origin: Annotated[str, Field(max_length=63)]
 
 
 class Configuration(_Section):
-    """The manager's whole configuration: the chart replaces its defaults by it, so nothing is left out."""
+    """The manager's whole configuration. It replaces the chart's defaults, so it must be complete."""
 
     api_version: Literal["config.kueue.x-k8s.io/v1beta2"] = "config.kueue.x-k8s.io/v1beta2"
     kind: Literal["Configuration"] = "Configuration"
@@ -209,7 +209,7 @@ def configuration(platform: Platform) -> Configuration:
 
 
 def _managed_namespaces(platform: Platform) -> LabelSelector:
-    """Namespaces of queues, by the label that the platform gives them; by their names where it does not make them."""
+    """Selects the namespaces of queues: by the platform's label, or by name where the platform does not make them."""
     if platform.installs("namespaces"):
         return LabelSelector(match_labels={OPT_IN_LABEL: "true"})
     names = Requirement(key=NAMESPACE_NAME_LABEL, values=platform.queue_namespaces)
@@ -217,7 +217,7 @@ def _managed_namespaces(platform: Platform) -> LabelSelector:
 
 
 def render(value: Configuration) -> str:
-    """The configuration as the YAML text the chart wants; read back, so that it is what the manager will read."""
+    """The configuration as YAML text for the chart. Raises AssertionError if the text reads back differently."""
     text = yaml.safe_dump(value.model_dump(mode="json", by_alias=True, exclude_none=True), sort_keys=False)
     if Configuration.model_validate(yaml.safe_load(text)) != value:
         raise AssertionError("Kueue's configuration does not survive being written to YAML")

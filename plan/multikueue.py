@@ -1,4 +1,4 @@
-"""What the clusters of a MultiKueue must agree on, and the names that they know each other by."""
+"""Names that the clusters of a MultiKueue share, and the check that their queues match."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,13 +15,13 @@ QUEUES_OUTPUT = "queues"
 """Output of every stack: its queues by name, each with its `namespaces`."""
 
 ACCOUNT = "multikueue-manager"
-"""ServiceAccount in a worker's cluster that its manager works with."""
+"""ServiceAccount that the manager uses in a worker's cluster."""
 
 
 def mismatches(platform: Platform, worker: str, exported: Mapping[str, Any]) -> Iterator[str]:
-    """What keeps a worker from taking the manager's work, in words; `exported` is the worker's `queues` output.
+    """Messages why a worker cannot take the manager's work; `exported` is the worker's `queues` output.
 
-    Kueue copies a job to the namespace and LocalQueue of the same name; where they lack, the copy waits for ever.
+    Kueue copies a job to the namespace and LocalQueue of the same name. If one does not exist, the copy waits forever.
     """
     for name, queue in sorted(platform.queues.items()):
         if name not in exported:

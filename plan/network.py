@@ -1,4 +1,4 @@
-"""The network that follows from a platform: addresses of pods, and full names of what is referenced."""
+"""The network of a platform: sizes of pod ranges, and full names of existing networks."""
 
 from math import ceil, log2
 
@@ -7,12 +7,12 @@ from platform_config.network import ExistingNetwork
 
 
 def pod_block(max_pods: int) -> int:
-    """Addresses set aside for a node's pods: a power of two, at least twice its pods, as GKE does it."""
+    """Addresses reserved for a node's pods: a power of two, at least twice the number of pods, as on GKE."""
     return int(2 ** ceil(log2(2 * max_pods)))
 
 
 def pod_prefix(max_pods: int) -> int:
-    """Length of the prefix of a range with that many addresses."""
+    """Prefix length of a node's range for that many pods."""
     return 32 - int(log2(pod_block(max_pods)))
 
 
@@ -22,11 +22,11 @@ def subnetwork_name(platform: Platform) -> str:
 
 
 def network_id(platform: Platform, network: ExistingNetwork) -> str:
-    """Full resource name of a VPC that exists."""
+    """Full resource name of an existing VPC."""
     return f"projects/{network.project or platform.project}/global/networks/{network.network}"
 
 
 def subnetwork_id(platform: Platform, network: ExistingNetwork) -> str:
-    """Full resource name of a subnet that exists, in the platform's region."""
+    """Full resource name of an existing subnet, in the platform's region."""
     project = network.project or platform.project
     return f"projects/{project}/regions/{platform.region}/subnetworks/{network.subnetwork}"

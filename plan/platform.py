@@ -1,4 +1,4 @@
-"""The platform with everything that follows from it. Plain values, no Pulumi."""
+"""The platform with everything derived from it. Plain values, no Pulumi."""
 
 from functools import cached_property
 from typing import Any
@@ -28,9 +28,9 @@ SYSTEM_POOL = "system"
 
 
 class Platform(PlatformConfig):
-    """What a person wrote, and what follows. Properties assume that it broke no rule, as `rules.load` makes sure."""
+    """What a person wrote, and what is derived from it. Properties assume that it breaks no rule (see `rules.load`)."""
 
-    model_config = ConfigDict(defer_build=True)  # made of what was read already, so nothing is checked again
+    model_config = ConfigDict(defer_build=True)  # made of a checked PlatformConfig, so nothing is checked again
 
     @classmethod
     def of(cls, written: PlatformConfig) -> "Platform":
@@ -60,7 +60,7 @@ class Platform(PlatformConfig):
 
     @property
     def location(self) -> str:
-        """Where the control plane is: the region, or the zone."""
+        """Location of the control plane: the region, or the zone."""
         return self.region if isinstance(self.cluster, GkeCluster) and self.cluster.regional else self.zone
 
     @property
@@ -76,7 +76,7 @@ class Platform(PlatformConfig):
 
     @property
     def workload_namespaces(self) -> tuple[str, ...]:
-        """Namespaces that work is submitted from: the platform's own and those of its queues."""
+        """Namespaces of workloads: the platform's own and those of its queues."""
         return tuple(dict.fromkeys([*self.namespaces, *self.queue_namespaces]))
 
     @property
@@ -86,9 +86,9 @@ class Platform(PlatformConfig):
 
     @property
     def default_queues(self) -> dict[str, str]:
-        """By namespace, the queue of jobs that name none: the only one there. Left out where that is called `default`,
-        since its own LocalQueue is the default already. A manager has none: it would send every Job to a worker, where
-        nothing else of its namespace is."""
+        """By namespace, the queue of jobs that name none: the only one there. A queue called `default` is left out,
+        since its own LocalQueue is the default already. A manager has none: it would send every Job to a worker, which
+        lacks everything else in the Job's namespace."""
         if self.is_manager:
             return {}
         queues: dict[str, list[str]] = {}
@@ -100,7 +100,7 @@ class Platform(PlatformConfig):
 
     @property
     def used_inside(self) -> tuple[InCluster, ...]:
-        """What must be in the cluster for the slices and queues to work, whoever puts it there; GKE's own aside."""
+        """What the slices and queues need in the cluster, whoever installs it; without what GKE brings."""
         devices = {plan.devices for plan in self.slice_plans}
         used: dict[InCluster, bool] = {
             "device-plugin": self.backend == "compute" and "device-plugin" in devices,
@@ -117,7 +117,7 @@ class Platform(PlatformConfig):
         return self.cluster.provides if isinstance(self.cluster, ExistingCluster) else ()
 
     def installs(self, part: InCluster) -> bool:
-        """Whether the platform puts this into its cluster: it is used there, and not provided."""
+        """Whether the platform installs this: the platform uses it, and the cluster does not provide it."""
         return part in self.used_inside and part not in self.provided
 
     @property
@@ -132,12 +132,12 @@ class Platform(PlatformConfig):
 
     @property
     def shared_slices(self) -> dict[Name, Slice]:
-        """Slices that queues share out: the platform's own, or those of a manager's workers."""
+        """Slices that queues share: the platform's own, or those of a manager's workers."""
         return self.multikueue.slices if self.multikueue and self.is_manager else self.slices
 
     @property
     def machine_labels(self) -> dict[str, str]:
-        """Labels of its machines: those of everything, and whose they are."""
+        """Google Cloud labels of its machines: the platform's labels and its name."""
         return machine_labels(self)
 
     @property
@@ -155,7 +155,7 @@ class Platform(PlatformConfig):
 
     @cached_property
     def shared_plans(self) -> tuple[SlicePlan, ...]:
-        """The plans of `shared_slices`; those of a manager's workers make no node pools here."""
+        """The plans of `shared_slices`; slices of a manager's workers have no node pools here."""
         if not self.is_manager:
             return self.slice_plans
         shared = self.shared_slices
@@ -206,12 +206,13 @@ class Platform(PlatformConfig):
 
     @property
     def all_cpu_pools(self) -> tuple[CpuPoolPlan, ...]:
-        """Every pool without TPUs, the one that carries controllers first."""
+        """Every pool without TPUs, the system pool first."""
         return (*([self.system_pool] if self.system_pool else []), *self.cpu_pools)
 
     @property
     def cpu_machines(self) -> tuple[tuple[str, str], ...]:
-        """Path and machine type of everything without TPUs: pools, and machines of a control plane that are chosen."""
+        """Path and machine type of everything without TPUs: pools, and the control plane where its type is
+        configurable."""
         machines = [(f"cluster.cpu_pools.{pool.name}", pool.machine_type) for pool in self.cpu_pools]
         if self.system_pool:
             machines.insert(0, ("cluster.system_pool", self.system_pool.machine_type))
@@ -233,7 +234,7 @@ class Platform(PlatformConfig):
 
     @cached_property
     def totals(self) -> dict[str, Any]:
-        """Sums over all slices when all run; a slice with fallbacks counts once, with its first choice.
+        """Sums over all slices when all run. A slice with fallbacks counts once, with its first capacity model.
 
         `price_per_hour_usd` and `price_per_month_usd` (of 730 hours) are None when any slice has no known price.
         """

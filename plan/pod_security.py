@@ -1,8 +1,8 @@
-"""Pod Security of the platform's namespaces: the standard `baseline`, and what pods with TPU claims need beyond it.
+"""Pod Security of the platform's namespaces: the standard `baseline`, plus what pods with TPU claims need.
 
-The TPU runtime under DRA needs the capabilities IPC_LOCK and SYS_RESOURCE, which `baseline` forbids. The admission
-controller of Kubernetes knows no exemption for them, so where they are allowed a policy of the platform's own enforces
-all the rest of `baseline`. Source: Pod Security Standards, `baseline`, as of Kubernetes 1.36.
+The TPU runtime under DRA needs the capabilities IPC_LOCK and SYS_RESOURCE, which `baseline` forbids. Kubernetes'
+admission controller has no exemption for single capabilities. So where they are allowed, a policy of the platform
+enforces the rest of `baseline`. Source: Pod Security Standards, `baseline`, as of Kubernetes 1.36.
 """
 
 from plan.admission_policy import Check, Match, Policy, one_of
@@ -117,14 +117,14 @@ def allows_capabilities(platform: Platform) -> bool:
 
 
 def namespace_labels(platform: Platform) -> dict[str, str]:
-    """Pod Security labels of the platform's namespaces: `baseline` is enforced, or leads to warnings where a policy of
-    the platform's own enforces it."""
+    """Pod Security labels of the platform's namespaces: they enforce `baseline`, or only warn where a policy of the
+    platform enforces it."""
     modes = ("audit", "warn") if allows_capabilities(platform) else ("enforce",)
     return {f"pod-security.kubernetes.io/{mode}": "baseline" for mode in modes}
 
 
 def policy(platform: Platform) -> Policy | None:
-    """What takes the place of `baseline` where pods may add capabilities; None where Kubernetes itself enforces it."""
+    """The policy that replaces `baseline` where pods may add capabilities; None where Kubernetes itself enforces it."""
     if not allows_capabilities(platform):
         return None
     return Policy(

@@ -1,4 +1,4 @@
-"""What follows from queues: quotas in flavors, checks. Field rules: Kueue v0.19 `apis/kueue/v1beta2`."""
+"""ClusterQueues with their quotas and checks. Field rules: Kueue v0.19 `apis/kueue/v1beta2`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from platform_config.queues import Queue, SliceCounts
 
 @dataclass(frozen=True)
 class FlavorQuota:
-    """A queue's quota in one flavor, in chips; None for a limit means none."""
+    """A queue's quota in one flavor, in chips; a limit of None means no limit."""
 
     flavor: Flavor
     nominal: int
@@ -23,7 +23,7 @@ class FlavorQuota:
 class ClusterQueue:
     """A ClusterQueue: quotas by resource, flavors in the order of preference.
 
-    `dispatched`: its work goes to the workers of a MultiKueue manager.
+    `dispatched`: a MultiKueue manager sends its workloads to workers.
     """
 
     name: str
@@ -35,7 +35,8 @@ class ClusterQueue:
 
     @property
     def checks(self) -> Mapping[str, tuple[str, ...]]:
-        """Admission checks, each with the flavors it is for; none: for all, as Kueue wants it of MultiKueue's."""
+        """Admission checks, each with its flavors; an empty list means all, which Kueue requires of MultiKueue's
+        check."""
         if self.dispatched:
             return {MULTIKUEUE_CHECK: ()}
         checks: dict[str, tuple[str, ...]] = {}
@@ -77,10 +78,10 @@ def _cluster_queue(platform: Platform, name: str, queue: Queue) -> ClusterQueue:
 
 
 def reach(platform: Platform, queue: str, flavor: str) -> int:
-    """The most chips of a flavor that a queue can ever have at once: its own, and what its cohorts' other queues lend,
-    up to its borrowing limit."""
+    """The most chips of a flavor that a queue can have at once: its own quota, plus what other queues of its cohorts
+    lend, up to its borrowing limit."""
     own: FlavorQuota | None = None
-    lent = 0
+    borrowable = 0
     queues = {each.name: each for each in cluster_queues(platform)}
     tree = _root(platform, queues[queue].cohort)
     for name, each in queues.items():
@@ -90,14 +91,14 @@ def reach(platform: Platform, queue: str, flavor: str) -> int:
         if quota and name == queue:
             own = quota
         elif quota and _root(platform, each.cohort) == tree:
-            lent += quota.nominal if quota.lending_limit is None else min(quota.nominal, quota.lending_limit)
+            borrowable += quota.nominal if quota.lending_limit is None else min(quota.nominal, quota.lending_limit)
     if own is None:
         return 0
-    return own.nominal + (lent if own.borrowing_limit is None else min(lent, own.borrowing_limit))
+    return own.nominal + (borrowable if own.borrowing_limit is None else min(borrowable, own.borrowing_limit))
 
 
 def _root(platform: Platform, cohort: str) -> str:
-    """The cohort at the top of a cohort's tree."""
+    """The root of a cohort's tree."""
     seen: set[str] = set()
     while cohort not in seen and cohort in platform.cohorts and platform.cohorts[cohort].parent:
         seen.add(cohort)
@@ -106,7 +107,7 @@ def _root(platform: Platform, cohort: str) -> str:
 
 
 def _limit(limit: bool | SliceCounts, group: str, flavor: Flavor) -> int | None:
-    """A borrowing or lending limit in chips: none for True, nothing for False."""
+    """A borrowing or lending limit in chips: no limit (None) for True, 0 for False."""
     if limit is True:
         return None
     return 0 if limit is False else limit.get(group, 0) * flavor.chips

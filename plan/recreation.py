@@ -1,9 +1,8 @@
-"""Edits that the provider plans as an update, and that make every host of a node pool or a group anew.
+"""Edits that the provider plans as an update, and that recreate every host of a node pool or a group.
 
-Paths are Pulumi's, as in a preview; each stands for itself and for all below it. That the provider plans an update was
-recorded with the real one (sandbox/tests/data/provider_edits.json); that hosts are made anew is from the documentation
-of GKE ("Node upgrade strategies", changes that recreate nodes) and of managed instance groups ("Apply new VM
-configurations").
+Paths are Pulumi's, as in a preview; each includes all paths below it. Sources: for the update, the real provider
+(sandbox/tests/data/provider_edits.json); for the recreation, the documentation of GKE ("Node upgrade strategies",
+changes that recreate nodes) and of managed instance groups ("Apply new VM configurations").
 """
 
 from collections.abc import Mapping
@@ -35,5 +34,5 @@ HOSTS_MADE_ANEW: Mapping[str, tuple[str, ...]] = {
 
 
 def makes_hosts_anew(type_: str, path: str) -> bool:
-    """Whether an update of a resource of this type that changes this path makes its hosts anew."""
+    """Whether an update of a resource of this type that changes this path recreates its hosts."""
     return any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in HOSTS_MADE_ANEW.get(type_, ()))

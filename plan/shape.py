@@ -1,4 +1,4 @@
-"""From what a person wrote about a slice to its machine type and topology."""
+"""Finds the machine type and topology of a slice from what a person wrote."""
 
 import math
 from dataclasses import dataclass
@@ -39,13 +39,13 @@ class Shape:
 
 @cache
 def shape(machine: Machine, dims: topology.Dims) -> Shape:
-    """The shape of slices of a machine type; raises ValueError when the chips do not fill whole hosts."""
+    """The shape of a slice of this machine type and size. Raises ValueError when the chips do not fill whole hosts."""
     return Shape(machine, dims, topology.hosts(machine, dims))
 
 
 @cache
 def candidates(generation: Generation, dims: topology.Dims) -> tuple[Shape, ...]:
-    """Every way to build a topology of a generation: by one host of that shape, or by several hosts."""
+    """Every way to build a topology of a generation: from one host, or from several."""
     return tuple(
         shape(machine, dims)
         for machine in MACHINES_BY_GENERATION[generation.name]

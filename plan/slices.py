@@ -1,4 +1,4 @@
-"""What follows from a slice: node pools, placement, labels, cost. Plain values, no Pulumi."""
+"""What is derived from a slice: node pools, placement, labels, cost. Plain values, no Pulumi."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -41,8 +41,8 @@ class NodeTaint:
 
 @dataclass(frozen=True)
 class Placement:
-    """How GKE keeps the hosts of a slice together. `type` is empty where a workload policy decides: the API then wants
-    no type at all, and the provider sends none for the empty string."""
+    """How GKE keeps the hosts of a slice together. `type` is empty where a workload policy decides: the API then
+    accepts no type, and the provider sends none for the empty string."""
 
     type: str
     topology: str
@@ -51,7 +51,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class WorkloadPolicy:
-    """A workload policy the platform owns; `mode` None leaves the API's default."""
+    """A workload policy of the platform; `mode` None means the API's default."""
 
     name: str
     topology: str
@@ -68,7 +68,7 @@ class Disk:
 
 @dataclass(frozen=True)
 class Quota:
-    """Quota that the group's hosts need: `amount` chips of `metric` in `region`."""
+    """Quota that the hosts of a group of slices need: `amount` chips of `metric` in `region`."""
 
     metric: str
     amount: int
@@ -118,12 +118,12 @@ class ComputeClass:
 class SlicePlan:
     """A group of identical slices of one capacity model: what was written (`spec`), and everything derived.
 
-    - `group`: the entry under `slices`. A slice with fallbacks has one plan for each alternative, all of the same
-      `group` and with a `compute_class`; other plans have the group's name as their own
-    - `backend`: where it is `compute`, each pool is a managed instance group of that size
+    - `group`: the entry under `slices`. A slice with fallbacks has one plan for each capacity model, all with the same
+      `group` and a `compute_class`; any other plan has the name of its group
+    - `backend`: with `compute`, each pool is a managed instance group of that size
     - `max_run_duration`: after how long hosts are deleted, such as `3600s`
-    - `version`: of GKE, where the pools must not be older
-    - `timeout_hours`: how long creating a pool may take
+    - `version`: lowest GKE version that the pools need, if any
+    - `timeout_hours`: how long it may take to create a pool
     - `price_per_chip_hour`: None if no price is known
     """
 
@@ -199,23 +199,23 @@ class SlicePlan:
 
     @property
     def wait(self) -> str:
-        """How long hosts may be waited for, for people."""
+        """The longest wait for hosts, in words."""
         compute = self.model.compute
         return compute.wait if self.backend == "compute" and isinstance(compute, OnCompute) else self.model.gke.wait
 
     @property
     def flavor(self) -> str:
-        """Name of its hosts' flavor: shape, capacity model and how devices are handed out; or its ComputeClass."""
+        """Name of its hosts' flavor: shape, capacity model and kind of devices; or its ComputeClass."""
         return self.compute_class or _flavor(self.shape, self.capacity, self.devices)
 
     @property
     def tpu_labels(self) -> dict[str, str]:
-        """Labels of its nodes that say which TPUs they have."""
+        """Node labels with its TPU type, topology and chips."""
         return tpu_labels(self.generation.accelerator, self.topology, self.chips_per_host)
 
     @property
     def reservation(self) -> ReservationAffinity:
-        """Of the first pool; pools differ only where every slice has a sub-block of its own."""
+        """Affinity of the first pool; pools differ only where every slice has its own sub-block."""
         return self.pools[0].reservation
 
     @property
@@ -231,7 +231,7 @@ class SlicePlan:
         return round(self.total_chips * self.price_per_chip_hour.amount, 2)
 
     def summary(self) -> dict[str, Any]:
-        """The plan as plain data, for machines: stack outputs and `explain --json`."""
+        """The plan as plain data, for stack outputs and `explain --json`."""
         placement, quota = self.placement, self.quota
         return {
             "name": self.name,
@@ -293,7 +293,7 @@ def _plan(platform: PlatformConfig, group: str, spec: Slice, shape: Shape, capac
 
 
 def machine_labels(platform: PlatformConfig) -> dict[str, str]:
-    """Google Cloud labels of a platform's machines: those of everything, and whose they are."""
+    """Google Cloud labels of a platform's machines: the platform's labels and its name."""
     return {**platform.labels, "tpu-platform": platform.name}
 
 
@@ -303,12 +303,12 @@ def _flavor(shape: Shape, capacity: str, devices: str) -> str:
 
 
 def policy_name(platform: PlatformConfig, topology: str, mode: str | None) -> str:
-    """Name of the workload policy for a topology and mode; the shape is in it, since policies cannot be edited."""
+    """Name of the workload policy for a topology and mode. It contains both, since policies cannot be edited."""
     return "-".join([platform.name, topology, *(["provision-only"] if mode else [])])
 
 
 def policy_mode(spec: Slice) -> str | None:
-    """Dynamic slicing provisions cubes without joining them: the slice controller does that later."""
+    """With dynamic slicing Google provisions the cubes, and the slice controller joins them later."""
     return "PROVISION_ONLY" if spec.dynamic_slicing else None
 
 
@@ -321,7 +321,7 @@ def _placement(platform: PlatformConfig, spec: Slice, shape: Shape) -> Placement
 
 
 def _pools(name: str, count: int, shape: Shape, capacity: AnyCapacity, autoscaled: bool) -> Iterator[PoolPlan]:
-    """A pool for each multi-host slice, since GKE ties a pool to one slice; single-host slices share one pool."""
+    """A pool for each multi-host slice, since on GKE a pool is one slice; single-host slices share one pool."""
     model = model_of(capacity)
     affinities = model.affinities(capacity)
     pools = [(f"{name}-{index}", shape.hosts) for index in range(count)] if shape.multi_host else [(name, count)]
@@ -334,7 +334,7 @@ def _pools(name: str, count: int, shape: Shape, capacity: AnyCapacity, autoscale
 
 
 def _labels(group: str, spec: Slice, model: CapacityModel, compute_class: str | None) -> dict[str, str]:
-    """Labels that GKE does not set by itself; its own (accelerator, topology) would only drift if declared."""
+    """Labels that GKE does not set. Those that it sets (accelerator, topology) would drift if declared."""
     labels = {**spec.labels, SLICE_LABEL: group}
     if spec.devices == "dra":
         labels[DRA_LABEL] = "true"
@@ -359,7 +359,8 @@ def api_taint(key: str, value: str, effect: str) -> NodeTaint:
 
 
 def _version(platform: PlatformConfig, shape: Shape) -> str | None:
-    """New pools may start below the control plane's version; only where a generation needs a floor is that pinned."""
+    """New pools may be older than the control plane. So the version is set where a generation needs at least that
+    version."""
     version = platform.cluster.version if isinstance(platform.cluster, GkeCluster) else None
     return version if version and shape.generation.min_version and versions.is_exact(version) else None
 

@@ -1,4 +1,4 @@
-"""The resources of a stack's state, by what the program calls them."""
+"""The resources of a stack's state, found by type and name."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ NETWORK = "tpu:gcp:Network$gcp:compute/network:Network"
 SUBNET = "tpu:gcp:Network$gcp:compute/subnetwork:Subnetwork"
 PROVIDER = "tpu:kubernetes:Access$pulumi:providers:kubernetes"
 FIRST = "-0"
-"""How the name of the first data disk ends, which makes a self-managed cluster that cluster."""
+"""End of the logical name of the first data disk, the identity of a self-managed cluster."""
 
 Outputs = Mapping[str, Any]
 
@@ -22,7 +22,8 @@ class Standing:
     resources: Mapping[str, Outputs]
 
     def found(self, types: str, name: str = "") -> Outputs | None:
-        """The outputs of the first resource whose own and parents' types end so, and whose name does."""
+        """The outputs of the first resource whose types (parents' and own) end with `types`, and whose name ends with
+        `name`."""
         for urn, outputs in self.resources.items():
             _, _, chain, own = urn.split("::", 3)
             if chain.endswith(types) and own.endswith(name):
@@ -31,11 +32,11 @@ class Standing:
 
     @property
     def kind(self) -> str | None:
-        """The kind of the cluster that stands. None where none does, or nobody can tell."""
+        """The kind of the existing cluster. None where there is none, or where the state does not tell."""
         if self.found(GKE_CLUSTER) is not None:
             return "gke"
         if self.found(DATA_DISKS, FIRST) is not None:
             return "self-managed"
-        # The way into a cluster of the platform's own outlives a cluster that was lost.
+        # The endpoint of a self-managed cluster stays in the state after the cluster was lost.
         own = any(self.found(types.partition("$")[0]) is not None for types in (GKE_CLUSTER, DATA_DISKS))
         return "existing" if not own and self.found(PROVIDER) is not None else None

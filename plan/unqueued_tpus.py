@@ -1,8 +1,8 @@
-"""Refusing pods that ask for TPUs past the queues, in the namespaces of queues.
+"""Refuses pods that request TPUs without a queue, in the namespaces of queues.
 
-Kueue holds back Jobs and JobSets that carry a queue's label, and looks at nothing else. So chips are asked for by those
-only, and their pods are known by who creates them: the Job controller. Labels and owners that anybody can write are
-never believed alone.
+Kueue queues only Jobs and JobSets that carry a queue's label. So only these may request chips, and the policy knows
+their pods by their creator, the Job controller. It never trusts labels and owners alone, because anybody can write
+them.
 """
 
 from catalogue.labels import QUEUE_LABEL
@@ -10,9 +10,9 @@ from plan.admission_policy import Check, Match, Policy, one_of
 from plan.flavors import DEVICE_PLUGIN_RESOURCE
 from plan.platform import Platform
 
-# The service accounts of JobSet's namespace: its controller makes the Jobs of a JobSet, which carry no label.
+# The service accounts of JobSet's namespace: its controller creates the Jobs of a JobSet, which carry no queue label.
 JOBSET_GROUP = "system:serviceaccounts:jobset-system"
-# The Job controller, by its own account, or by that of all controllers where they share one.
+# The Job controller: its own account, or the one that all controllers share.
 JOB_CONTROLLERS = ("system:serviceaccount:kube-system:job-controller", "system:kube-controller-manager")
 WRITE_INSTEAD = (
     f"chips here are shared out by queues: write a Job or a JobSet with the label {QUEUE_LABEL}: QUEUE "
@@ -21,12 +21,12 @@ WRITE_INSTEAD = (
 
 
 def _asks(of: str) -> str:
-    """Whether an object, or a job as it was, has pods that ask for TPUs."""
+    """CEL: whether the pods of `of` (`object`, or `oldObject` before an update) request TPUs."""
     pods = (
         f"(request.kind.kind == 'Pod' ? [{of}.spec] : request.kind.kind == 'JobSet' ? "
         f"{of}.spec.replicatedJobs.map(j, j.template.spec.template.spec) : [{of}.spec.template.spec])"
     )
-    # Any claim counts: what a claim's template asks for cannot be seen here.
+    # Any claim counts, because the policy cannot see what the claim's template requests.
     return (
         f"{pods}.exists(p, p.?resourceClaims.orValue([]).size() > 0 || "
         "(p.containers + p.?initContainers.orValue([])).exists(c, "
@@ -42,7 +42,7 @@ def _queued(of: str) -> str:
 VARIABLES = {
     "asks": _asks("object"),
     "queued": _queued("object"),
-    # The policy is younger than such a job: neither a job that had a queue nor one that took no chips is one.
+    # A job that requested chips without a queue before the policy existed.
     "askedUnqueued": f"request.operation == 'UPDATE' && !({_queued('oldObject')}) && {_asks('oldObject')}",
     "ofJob": (
         f"request.userInfo.username in {one_of(JOB_CONTROLLERS)} && object.metadata.?ownerReferences.orValue([])"
@@ -54,7 +54,7 @@ VARIABLES = {
 
 
 def policy(platform: Platform) -> Policy | None:
-    """The refusal; None where there are no queues, where the cluster has a Kueue of its own, or where it is off."""
+    """The policy; None where there are no queues, where the cluster has a Kueue of its own, or where it is off."""
     if not (platform.queues and platform.installs("kueue") and platform.software.kueue.refuse_unqueued):
         return None
     return Policy(
@@ -68,7 +68,7 @@ def policy(platform: Platform) -> Policy | None:
         ),
         variables=VARIABLES,
         checks=(
-            # What asked for TPUs before the policy was there, and never had a queue, may still be changed.
+            # Jobs from before the policy that never had a queue may still be changed.
             Check(
                 "!variables.isJob || !variables.asks || variables.queued || variables.ofJobSet || "
                 "variables.askedUnqueued",

@@ -1,6 +1,6 @@
 """Manifests of workloads that fit a platform's slices: JobSets, and a vLLM server. Data to apply, never infrastructure.
 
-Kueue rewrites a job when it admits it, so jobs are not resources of the program. Shapes: JobSet v1alpha2; TPU variables
+Kueue changes a job when it admits it, so jobs are not resources of the program. Forms: JobSet v1alpha2; TPU variables
 as JAX's `GkeTpuCluster` reads them; claims as the TPU DRA driver prepares them (all chips of a host or none).
 """
 
@@ -44,7 +44,7 @@ class WorkloadError(Exception):
 
 @dataclass(frozen=True)
 class Job:
-    """What a person asks for: so many slices of a group, from a queue, running a command in an image."""
+    """What a person asks for: a number of slices of a group, a queue, an image and a command."""
 
     name: str
     namespace: str
@@ -56,7 +56,7 @@ class Job:
 
 
 def plan_named(platform: Platform, name: str) -> SlicePlan:
-    """The plan of a slice group; of a group with fallbacks the first, since all are of one shape."""
+    """The plan of a slice group; for a group with fallbacks the first one, since all have the same shape."""
     for plan in platform.shared_plans:
         if plan.group == name:
             return plan
@@ -80,7 +80,7 @@ def namespace_of(platform: Platform, queue: str | None, namespace: str | None) -
 
 
 def jobset(platform: Platform, plan: SlicePlan, job: Job) -> Manifest:
-    """A JobSet with one Job a slice and one pod a host."""
+    """A JobSet with one Job for each slice and one pod for each host."""
     flavor = flavors.flavors(platform)[plan.flavor]
     _check_fit(platform, plan, job)
     return {
@@ -93,7 +93,7 @@ def jobset(platform: Platform, plan: SlicePlan, job: Job) -> Manifest:
             "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True, "subdomain": job.name},
             "failurePolicy": {
                 "maxRestarts": 3,
-                # Old pods are gone before new ones start: their claims are free by then.
+                # The JobSet deletes old pods before it starts new ones, so that their claims are free.
                 "restartStrategy": "BlockingRecreate",
                 "rules": [
                     {
@@ -128,7 +128,7 @@ def _check_fit(platform: Platform, plan: SlicePlan, job: Job) -> None:
 
 
 def _check_reach(platform: Platform, plan: SlicePlan, job: Job, queue: str) -> None:
-    """Kueue would keep a job waiting that its queue can never have the chips for."""
+    """Refuses a job with more chips than its queue can ever have: Kueue would keep it waiting."""
     slices = queues.reach(platform, queue, plan.flavor) // plan.chips
     if job.slices <= slices:
         return
@@ -142,7 +142,7 @@ def _check_reach(platform: Platform, plan: SlicePlan, job: Job, queue: str) -> N
 def _jobset_metadata(plan: SlicePlan, flavor: Flavor, job: Job) -> Manifest:
     labels = {QUEUE_LABEL: job.queue, PRIORITY_LABEL: job.priority}
     annotations = {
-        # One Job = one slice = one node pool. Kueue's topology-aware scheduling does the same in its own way.
+        # One Job = one slice = one node pool, unless Kueue's topology-aware scheduling ensures it.
         EXCLUSIVE: NODE_POOL_LABEL if plan.multi_host and not flavor.topology_aware else None,
         "provreq.kueue.x-k8s.io/maxRunDurationSeconds": (plan.max_run_duration or "").rstrip("s")
         if plan.queued
@@ -164,7 +164,7 @@ def _job_spec(platform: Platform, plan: SlicePlan, flavor: Flavor, job: Job) -> 
         "ports": [{"containerPort": port} for port in PORTS],
         **_devices(plan, flavor, platform.software.dra_driver.capabilities),
     }
-    if _must_be_told(plan) and (plan.multi_host or job.slices > 1):
+    if _needs_environment(plan) and (plan.multi_host or job.slices > 1):
         container["env"] = _worker_environment(plan, job)
     template: Manifest = {"spec": {"restartPolicy": "Never", **_placement(flavor), "containers": [container]}}
     if flavor.topology_aware:
@@ -178,7 +178,7 @@ def _job_spec(platform: Platform, plan: SlicePlan, flavor: Flavor, job: Job) -> 
         "parallelism": plan.hosts,
         "completions": plan.hosts,
         "completionMode": "Indexed",
-        # A slice is lost with any of its hosts: the JobSet starts all of it again, single pods are not retried.
+        # A slice fails with any of its hosts: the JobSet restarts as a whole, single pods are not retried.
         "backoffLimit": 0,
         "podFailurePolicy": {
             "rules": [{"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
@@ -209,28 +209,28 @@ def _devices(plan: SlicePlan, flavor: Flavor, capabilities: bool) -> Manifest:
     if flavor.claim_template:
         devices: Manifest = {"resources": {"requests": requests, "claims": [{"name": "tpu"}]}}
         if capabilities:
-            # What the TPU runtime needs and GKE grants by itself only to pods of the device plugin.
+            # The TPU runtime needs these. GKE grants them only to pods of the device plugin.
             devices["securityContext"] = {"capabilities": {"add": list(TPU_CAPABILITIES)}}
         return devices
     chips = {flavor.resource: plan.chips_per_host}
     return {"resources": {"requests": {**requests, **chips}, "limits": chips}}
 
 
-def _must_be_told(plan: SlicePlan) -> bool:
-    """Whether workers must be told who they are and who their peers are: only GKE does so, for device-plugin pods.
+def _needs_environment(plan: SlicePlan) -> bool:
+    """Whether pods must set their worker id and peers themselves. GKE sets them only for device-plugin pods.
 
-    One host by itself has no peers, and the device plugin tells it so (tpu-device-plugin, `initEnvs`).
+    A single host has no peers; there the device plugin sets the variables (tpu-device-plugin, `initEnvs`).
     """
     return plan.devices == "dra" or plan.backend == "compute"
 
 
 def _worker_environment(plan: SlicePlan, job: Job) -> list[Manifest]:
-    """Who a worker is and who its peers are, by the names that JobSet gives to pods."""
+    """Worker id and peers' host names, from the names that JobSet gives to pods."""
 
     def from_label(name: str, label: str) -> Manifest:
         return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}}
 
-    # The slice's number comes first: the host names below refer to it.
+    # The slice's number comes first, because the host names below refer to it.
     environment = [
         from_label("TPU_WORKER_ID", "batch.kubernetes.io/job-completion-index"),
         from_label("MEGASCALE_SLICE_ID", "jobset.sigs.k8s.io/job-index"),
@@ -272,7 +272,7 @@ def inference_server(platform: Platform, plan: SlicePlan, job: Job, model: str) 
         **_devices(plan, flavor, platform.software.dra_driver.capabilities),
     }
     pod = {
-        # A server that fails starts again where it is; only when its host is lost it moves.
+        # A failed server restarts on its host; it moves only when the host is lost.
         "restartPolicy": "OnFailure",
         **_placement(flavor),
         "containers": [container],
@@ -296,7 +296,7 @@ def inference_server(platform: Platform, plan: SlicePlan, job: Job, model: str) 
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": {"name": job.name, "namespace": job.namespace, "labels": labels},
-            # Reachable inside the cluster only; who may reach it from outside is the team's decision.
+            # Reachable inside the cluster only. The team decides who may reach it from outside.
             "spec": {"selector": labels, "ports": [{"name": "http", "port": VLLM_PORT, "targetPort": VLLM_PORT}]},
         },
     ]
