@@ -50,7 +50,6 @@ class ClusterAccess:
         parent: pulumi.Resource,
         *,
         depends_on: Sequence[pulumi.Resource] = (),
-        owns_cloud_resources: bool = False,
         custom_timeouts: pulumi.CustomTimeouts | None = None,
     ) -> pulumi.ResourceOptions:
         """Options of a resource inside the cluster.
@@ -59,15 +58,14 @@ class ClusterAccess:
         replaces everything inside. `replace_with` the cluster would do so too, but then the engine deletes in no
         particular order, and queues that outlive Kueue wait forever for it to release them.
 
-        Objects are `deleted_with` the cluster, because deleting them one by one in a dying cluster hangs. Objects that
-        own cloud resources (load balancers, disks) are the exception: they must be deleted while the cluster still
-        works. So must all objects in a cluster that stays.
+        Objects are `deleted_with` the cluster, because deleting them one by one in a dying cluster hangs. In a
+        cluster that somebody else runs, they are deleted one by one.
         """
         return pulumi.ResourceOptions(
             parent=parent,
             provider=self.provider,
             depends_on=[*self.after, *depends_on],
-            deleted_with=None if owns_cloud_resources else self.identity,
+            deleted_with=self.identity,
             replacement_trigger=self.generation,
             delete_before_replace=True,
             custom_timeouts=custom_timeouts,
