@@ -1,4 +1,4 @@
-"""TPU generations and machine types that GKE and Compute Engine offer, as tables: each is one row.
+"""TPU generations and the machine types of each, as tables: an entry has no defaults, so nothing can be left out.
 
 Sources: vCPU, memory, boot disks, network interfaces, price ranking and Dynamic Workload Scheduler (DWS) support from
 GKE's own autoscaler (GoogleCloudPlatform/cluster-autoscaler @7d25050); FLOP/s, HBM and pod size from the Cloud TPU
@@ -33,9 +33,10 @@ class QuotaMetrics:
 
 @dataclass(frozen=True)
 class HostImage:
-    """Disk images of hosts that are not GKE's, in `IMAGE_PROJECT`."""
+    """Disk images of hosts that are not GKE's, in `IMAGE_PROJECT`. `tried`: whether a known tool makes such slices."""
 
     family: str
+    tried: bool
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class OnlyOnGke:
 class Generation:
     """What all machine types of one TPU generation share; nothing is left to a default.
 
+    - `other_names`: what people also call it; `driver_name`: what the TPU DRA driver calls it
     - `accelerator`: value of the node label `cloud.google.com/gke-tpu-accelerator`
     - `hbm_gib`, `bf16_tflops`, `fp8_tflops`, `tensor_cores`: per chip
     - `tensor_cores_as_devices`: devices that frameworks show per chip, as JAX does
@@ -65,6 +67,8 @@ class Generation:
     """
 
     name: str
+    other_names: tuple[str, ...]
+    driver_name: str
     accelerator: str
     dimensions: Literal[2, 3]
     hbm_gib: int
@@ -95,6 +99,25 @@ class Generation:
         return f"projects/{IMAGE_PROJECT}/global/images/family/{self.without_gke.family}"
 
 
+@dataclass(frozen=True)
+class Machine:
+    """A TPU machine type, without defaults: `chips` per host, `memory_gb` of the host, `topology` of one host.
+
+    `multi_host`: whether slices are built of several such hosts. `threads_per_core`: what GKE sets on its nodes, where
+    it does. `accelerator_nics`: network interfaces that DRANET may hand to pods, 0 where it cannot.
+    """
+
+    name: str
+    generation: Generation
+    chips: int
+    vcpus: int
+    memory_gb: int
+    topology: str
+    multi_host: bool
+    threads_per_core: int | None
+    accelerator_nics: int
+
+
 def _list_price(amount: float) -> Price:
     return Price(
         amount, "USD", "2026-11-21", "list price, US, as GKE's autoscaler ranks it (cluster-autoscaler @7d25050)"
@@ -103,6 +126,8 @@ def _list_price(amount: float) -> Price:
 
 V4 = Generation(
     name="v4",
+    other_names=(),
+    driver_name="v4",
     accelerator="tpu-v4-podslice",
     dimensions=3,
     hbm_gib=32,
@@ -128,6 +153,8 @@ V4 = Generation(
 )
 V5E = Generation(
     name="v5e",
+    other_names=("v5litepod", "v5lite"),
+    driver_name="v5litepod",
     accelerator="tpu-v5-lite-podslice",
     dimensions=2,
     hbm_gib=16,
@@ -155,6 +182,8 @@ V5E = Generation(
 )
 V5P = Generation(
     name="v5p",
+    other_names=(),
+    driver_name="v5p",
     accelerator="tpu-v5p-slice",
     dimensions=3,
     hbm_gib=95,
@@ -176,10 +205,12 @@ V5P = Generation(
     tensor_cores_as_devices=1,
     quota=None,
     sub_block_hosts=None,
-    without_gke=HostImage("ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e"),
+    without_gke=HostImage("ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e", tried=False),
 )
 V6E = Generation(
     name="v6e",
+    other_names=("trillium",),
+    driver_name="v6e",
     accelerator="tpu-v6e-slice",
     dimensions=2,
     hbm_gib=32,
@@ -210,10 +241,12 @@ V6E = Generation(
     tensor_cores_as_devices=1,
     quota=QuotaMetrics("TPUS-PER-TPU-FAMILY-per-project-region", "PREEMPTIBLE-TPU-V6E-per-project-region"),
     sub_block_hosts=None,
-    without_gke=HostImage("ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e"),
+    without_gke=HostImage("ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e", tried=True),
 )
 TPU7X = Generation(
     name="tpu7x",
+    other_names=("ironwood", "v7x", "tpu7"),
+    driver_name="tpu7x",
     accelerator="tpu7x",
     dimensions=3,
     hbm_gib=192,
@@ -235,9 +268,38 @@ TPU7X = Generation(
     tensor_cores_as_devices=2,
     quota=QuotaMetrics("TPUS-PER-TPU-FAMILY-per-project-region", "PREEMPTIBLE-TPU7X-per-project-region"),
     sub_block_hosts=16,  # one 4x4x4 cube
-    without_gke=HostImage("ubuntu-accel-2404-amd64-tpu-tpu7x"),
+    without_gke=HostImage("ubuntu-accel-2404-amd64-tpu-tpu7x", tried=True),
 )
 
 GENERATIONS = {generation.name: generation for generation in (V4, V5E, V5P, V6E, TPU7X)}
 
 KNOWN_ZONES = frozenset(zone for generation in GENERATIONS.values() for zone in generation.zones)
+
+MACHINES = {
+    machine.name: machine
+    for machine in (
+        Machine("ct4p-hightpu-4t", V4, 4, 240, 407, "2x2x1", True, None, 0),
+        Machine("ct5lp-hightpu-1t", V5E, 1, 24, 48, "1x1", False, None, 0),
+        Machine("ct5lp-hightpu-4t", V5E, 4, 112, 192, "2x2", True, None, 0),
+        Machine("ct5lp-hightpu-8t", V5E, 8, 224, 384, "2x4", False, None, 0),
+        Machine("ct5p-hightpu-4t", V5P, 4, 208, 448, "2x2x1", True, None, 0),
+        Machine("ct6e-standard-1t", V6E, 1, 44, 176, "1x1", False, None, 1),
+        Machine("ct6e-standard-4t", V6E, 4, 180, 720, "2x2", True, None, 2),
+        Machine("ct6e-standard-8t", V6E, 8, 180, 1440, "2x4", False, 1, 4),
+        Machine("tpu7x-standard-1t", TPU7X, 1, 56, 248, "1x1x1", False, None, 0),
+        Machine("tpu7x-standard-4t", TPU7X, 4, 224, 992, "2x2x1", True, None, 2),
+    )
+}
+
+MACHINES_BY_GENERATION = {
+    name: tuple(machine for machine in MACHINES.values() if machine.generation.name == name) for name in GENERATIONS
+}
+
+# Machine types people meet elsewhere, and why they are not offered here.
+FOREIGN_MACHINES = {
+    "ct5p-hightpu-1t": "Compute Engine documents it, GKE's autoscaler does not know it",
+    "ct5p-hightpu-2t": "Compute Engine documents it, GKE's autoscaler does not know it",
+    "ct5p-hightpu-1t-tpu": "Compute Engine documents it, no known tool builds slices of it",
+    "ct5p-hightpu-2t-tpu": "Compute Engine documents it, no known tool builds slices of it",
+    **{f"ct5l-hightpu-{chips}t": "it is a single TPU device (tpu-v5-lite-device), not a slice" for chips in (1, 4, 8)},
+}

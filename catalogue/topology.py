@@ -8,8 +8,7 @@ AxBxC of multiples of 4 with A <= B <= C <= 256 and (A/4)(B/4)(C/4) <= the gener
 import math
 from functools import cache
 
-from catalogue.generations import Generation
-from catalogue.machines import MACHINES_BY_GENERATION, Machine
+from catalogue.generations import MACHINES_BY_GENERATION, Generation, Machine
 
 Dims = tuple[int, ...]
 

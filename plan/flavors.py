@@ -8,6 +8,7 @@ Kueue v0.19 `pkg/dra/claims.go` (ExactCount only, no selectors in claims).
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from catalogue.generations import GENERATIONS
 from catalogue.labels import COMPUTE_CLASS_LABEL, FLAVOR_LABEL, KUBERNETES_EFFECTS, QUEUED_LABEL, TPU_TAINT
 from plan.platform import Platform
 from plan.slices import SlicePlan
@@ -17,9 +18,6 @@ DRA_RESOURCE = "google.com/tpu-dra"
 RESOURCES = {"device-plugin": DEVICE_PLUGIN_RESOURCE, "dra": DRA_RESOURCE}
 
 TOPOLOGY_NAME = "gke-tpu"
-
-# The driver's name for a generation, where it differs from ours.
-TPU_GEN = {"v5e": "v5litepod"}
 
 
 @dataclass(frozen=True)
@@ -145,7 +143,7 @@ def device_classes(platform: Platform) -> dict[str, str]:
     Selectors use `tpuGen` only, because it is the only useful attribute that GKE predicts for a pool without hosts.
     """
     classes = {
-        flavor.device_class: TPU_GEN.get(flavor.generation, flavor.generation)
+        flavor.device_class: GENERATIONS[flavor.generation].driver_name
         for flavor in flavors(platform).values()
         if flavor.device_class
     }

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from catalogue import topology
-from catalogue.generations import GENERATIONS, Generation
-from catalogue.machines import MACHINES, MACHINES_BY_GENERATION, Machine
+from catalogue.generations import GENERATIONS, MACHINES, MACHINES_BY_GENERATION, Generation, Machine
 from platform_config.slice import Slice
 
 

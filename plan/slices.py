@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from catalogue import versions
-from catalogue.generations import Generation, Price
+from catalogue.generations import Generation, Machine, Price
 from catalogue.labels import (
     COMPUTE_CLASS_LABEL,
     DRA_LABEL,
@@ -16,7 +16,6 @@ from catalogue.labels import (
     TAINT_EFFECTS,
     tpu_labels,
 )
-from catalogue.machines import Machine
 from plan.backend import Backend, backend, region
 from plan.capacity import CapacityModel, OnCompute, ReservationAffinity, model_of
 from plan.shape import Shape, resolve

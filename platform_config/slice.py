@@ -4,8 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from catalogue.generations import GENERATIONS
-from catalogue.machines import MACHINES
+from catalogue.generations import GENERATIONS, MACHINES
 from platform_config.capacity import MODELS, Capacity, OnDemand
 from platform_config.cluster import Taint
 from platform_config.fields import PROJECT, DiskSize, Duration, Flag, KmsKey, Labels, Model, Positive, text

@@ -5,8 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from catalogue.generations import GENERATIONS, Generation
-from catalogue.machines import MACHINES
+from catalogue.generations import GENERATIONS, MACHINES, Generation
 from policies import tokens
 from policies.nodes import CONFIG, keeps_default_pool
 from policies.registry import Resource, Stack

@@ -3,8 +3,8 @@
 import re
 
 from catalogue import topology
+from catalogue.generations import MACHINES, Machine
 from catalogue.labels import TOPOLOGY_LABEL
-from catalogue.machines import MACHINES, Machine
 from policies import tokens
 from policies.registry import Resource, Stack
 from policies.values import Props, at, is_set, items, known, mapping, text

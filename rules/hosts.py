@@ -61,10 +61,11 @@ def generation_without_gke(view: SliceView) -> Iterator[Finding]:
     source="Compute Engine documentation, workload policies; tpu-operator, SkyPilot and cluster-toolkit do not",
 )
 def v5p_without_gke(view: SliceView) -> Iterator[Finding]:
-    if view.shape.generation.name == "v5p":
+    images = view.shape.generation.without_gke
+    if isinstance(images, HostImage) and not images.tried:
         yield Finding(
             view.hardware_key,
-            "v5p as managed instance groups is documented, but nobody is known to run it",
+            f"{view.shape.generation.name} as managed instance groups is documented, but nobody is known to run it",
             "try it with one slice before you rely on it",
         )
 

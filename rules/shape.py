@@ -6,25 +6,15 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 from catalogue import topology
-from catalogue.generations import GENERATIONS, Generation
+from catalogue.generations import FOREIGN_MACHINES, GENERATIONS, MACHINES, Generation
 from catalogue.limits import MAX_HOSTS_PER_POOL
-from catalogue.machines import FOREIGN_MACHINES, MACHINES
 from plan.shape import candidates, resolve, shapes_of_size
 from platform_config.fields import shown
 from platform_config.slice import Slice
 from rules.registry import SHAPE, Finding
 
 WAYS = (("machine_type", "topology"), ("generation", "topology"), ("generation", "chips"))
-OTHER_NAMES = {
-    "v5litepod": "v5e",
-    "v5lite": "v5e",
-    "trillium": "v6e",
-    "ironwood": "tpu7x",
-    "v7x": "tpu7x",
-    "tpu7": "tpu7x",
-}
-"""Other names of generations that people know."""
-
+OTHER_NAMES = {other: each.name for each in GENERATIONS.values() for other in each.other_names}
 SUGGESTIONS = 8
 
 

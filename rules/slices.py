@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from catalogue import versions
-from catalogue.generations import GENERATIONS, KNOWN_ZONES
-from catalogue.machines import MACHINES
+from catalogue.generations import GENERATIONS, KNOWN_ZONES, MACHINES
 from catalogue.versions import Floor
 from plan.capacity import model_of
 from plan.slices import plan_group

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from catalogue import topology
-from catalogue.generations import GENERATIONS, Generation, HostImage
-from catalogue.machines import MACHINES, Machine
+from catalogue.generations import GENERATIONS, MACHINES, Generation, HostImage, Machine
 from plan.shape import shape
 from platform_config.platform import PLATFORM_KEY, PlatformConfig
 from rules.check import SCOPES

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 
 from catalogue import versions
+from catalogue.generations import MACHINES, Machine
 from catalogue.labels import DRA_LABEL, QUEUED_LABEL
 from catalogue.limits import MAX_HOSTS_PER_POOL
-from catalogue.machines import MACHINES, Machine
 from plan.capacity import FLEX_SECONDS, RESERVATION_KEY
 from policies import tokens
 from policies.nodes import CONFIG

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogue import topology
-from catalogue.generations import GENERATIONS, Generation
+from catalogue.generations import GENERATIONS, MACHINES, Generation, Machine
 from catalogue.limits import MAX_HOSTS_PER_POOL
-from catalogue.machines import MACHINES, Machine
 from plan.shape import candidates
 from tests.platforms import ZONES, errors, load, raw
 

@@ -13,8 +13,7 @@ from random import Random
 from typing import Any
 
 from catalogue import topology
-from catalogue.generations import GENERATIONS, HostImage
-from catalogue.machines import MACHINES
+from catalogue.generations import GENERATIONS, MACHINES, HostImage
 from platform_config.other_words import SLICE as OTHER_WORDS
 from tests.graph.emulated import FOREIGN_NETWORK
 from tests.platforms import EXISTING, ZONES, errors, raw

@@ -9,9 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from catalogue import topology
-from catalogue.generations import GENERATIONS
+from catalogue.generations import GENERATIONS, MACHINES
 from catalogue.limits import MAX_HOSTS_PER_POOL
-from catalogue.machines import MACHINES
 from plan.capacity import CAPACITY_MODELS, OnCompute
 from plan.hosts import slice_groups
 from plan.network import network_id, subnetwork_id

@@ -20,9 +20,8 @@ import pytest
 import yaml
 
 from catalogue import topology
-from catalogue.generations import GENERATIONS, Generation
+from catalogue.generations import GENERATIONS, MACHINES_BY_GENERATION, Generation
 from catalogue.labels import SLICE_LABEL
-from catalogue.machines import MACHINES_BY_GENERATION
 from sandbox.google.discovery import UNLISTED_FIELDS, Route, checked_body, find_route, unknown_query
 from sandbox.google.errors import GoogleError
 from tests.graph.conftest import recorded as recorded_stack
