@@ -118,7 +118,7 @@ def test_what_is_imported_late_is_so_for_speed() -> None:
     }
 
 
-@pytest.mark.parametrize("room", READS.keys() - {"sandbox"})
+@pytest.mark.parametrize("room", [room for room in READS if room != "sandbox"])
 def test_nothing_is_imported_for_type_checkers_only(room: str) -> None:
     texts = {name: ast.dump(tree) for name, tree in MODULES.items() if name.partition(".")[0] == room}
     assert [name for name, text in texts.items() if "TYPE_CHECKING" in text] == []
