@@ -42,6 +42,7 @@ format: $(VENV) ## format the code
 lock: ## compile requirements*.in into hash-pinned requirements*.txt (needs uv)
 	$(COMPILE) requirements.in -o requirements.txt
 	$(COMPILE) requirements-dev.in -o requirements-dev.txt
+	$(COMPILE) -c requirements-dev.txt sandbox/requirements.in -o sandbox/requirements.txt
 	$(COMPILE) policies/requirements.in -o policies/requirements.txt
 	$(COMPILE) sandbox/toolchain/go-requirements.in -o sandbox/toolchain/go-requirements.txt
 
