@@ -1,4 +1,4 @@
-"""`python -m sandbox`: start, use and stop the sandbox of this checkout."""
+"""`python -m sandbox`: start, use and stop the sandbox of the program in this folder."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from rich.markup import escape
 
 from sandbox import demo as demonstration
 from sandbox import environment, progress, toolchain
-from sandbox.run_directory import CHECKOUT, RunDirectory
+from sandbox.adapter import AdapterError
+from sandbox.run_directory import RunDirectory
 from sandbox.session import Plan, SandboxError, Session, attach, start, stop
+from sandbox.stacks import find_project
 
 # Tables in a log have no terminal to fit into.
 LOG_WIDTH = 120
@@ -42,7 +44,13 @@ TimeScale = Annotated[
     float, typer.Option(min=0, help="Divides the real durations of Google's long operations; 0 ends them at once.")
 ]
 ProgramDir = Annotated[
-    Path, typer.Option(exists=True, file_okay=False, resolve_path=True, help="Folder with the Pulumi.yaml to run.")
+    Path | None,
+    typer.Option(
+        exists=True,
+        file_okay=False,
+        resolve_path=True,
+        help="Folder with the Pulumi.yaml to run; without it this one, or the first above it that has one.",
+    ),
 ]
 
 
@@ -52,7 +60,7 @@ def main() -> None:
         signal.signal(number, lambda received, _frame: sys.exit(128 + received))
     try:
         app()
-    except (SandboxError, toolchain.ToolchainError) as error:
+    except (SandboxError, AdapterError, toolchain.ToolchainError) as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         sys.exit(1)
 
@@ -63,10 +71,23 @@ def _building(names: tuple[str, ...]) -> Iterator[toolchain.Tick]:
         yield tick
 
 
-def _start(*, time_scale: float, kept: bool = False, program_dir: Path = CHECKOUT) -> Session:
+def _program_dir() -> Path:
+    """The folder of the program that a person stands in."""
+    if found := find_project(Path.cwd()):
+        return found
+    raise SandboxError("there is no Pulumi.yaml here or above; go to the folder of the program")
+
+
+def _run_directory() -> RunDirectory:
+    """The sandbox whose shell this is, else the one of the program that a person stands in."""
+    return RunDirectory.named() or RunDirectory.of(_program_dir())
+
+
+def _start(program_dir: Path, *, time_scale: float, kept: bool = False) -> Session:
     plan = Plan(time_scale=time_scale, kept=kept, plugins=_chosen_plugins())
+    run = RunDirectory.named() or RunDirectory.of(program_dir)
     with _building(toolchain.SANDBOX) as tick:
-        return start(RunDirectory.current(), plan, program_dir, tick)
+        return start(run, plan, program_dir, tick)
 
 
 def _chosen_plugins() -> environment.Plugins:
@@ -80,9 +101,11 @@ def _chosen_plugins() -> environment.Plugins:
 
 
 def _running() -> Session:
-    if session := attach(RunDirectory.current()):
+    if session := attach(_run_directory()):
         return session
-    raise SandboxError("no sandbox of this checkout is running; start one with `python -m sandbox up` or `make shell`")
+    raise SandboxError(
+        "no sandbox of this program is running; start one with `python -m sandbox up` or `python -m sandbox shell`"
+    )
 
 
 def _describe(session: Session) -> None:
@@ -98,21 +121,28 @@ def _describe(session: Session) -> None:
 
 def _hints(session: Session, stack: str) -> None:
     console.print(
-        "It runs until you stop it. Look around:\n"
-        f"  make shell STACK={stack}              a shell in which `pulumi` means this sandbox\n"
-        "  python -m sandbox inventory       everything that exists in the emulated cloud\n"
-        f"  kubectl --kubeconfig {session.run.kubeconfig} get nodes,jobsets,workloads,pods -A\n"
+        f"It runs until you stop it. Look around, in {session.program_dir}:\n"
+        f"  {_command('shell', '--stack', stack)}   a shell in which `pulumi` means this sandbox\n"
+        f"  {_command('inventory')}   everything that exists in the emulated cloud\n"
+        f"  kubectl --kubeconfig {session.run.kubeconfig} get nodes,pods -A\n"
         "Destroy and stop:\n"
-        f"  make shell STACK={stack}, then        pulumi destroy -s {stack}\n"
-        "  make down                         stop everything and remove it",
+        f"  {_command('shell', '--stack', stack)}, then `pulumi destroy -s {stack}`\n"
+        f"  {_command('down')}   stop everything and remove it",
         soft_wrap=True,
     )
+
+
+def _command(*arguments: str) -> str:
+    """How the sandbox is called from here."""
+    python, here = Path(sys.executable), Path.cwd()
+    shown = python.relative_to(here) if python.is_relative_to(here) else python
+    return shlex.join([str(shown), "-m", "sandbox", *arguments])
 
 
 @app.command()
 def up(stack: Stack = "dev", time_scale: TimeScale = demonstration.TIME_SCALE) -> None:
     """Start the sandbox and leave it running."""
-    session = _start(time_scale=time_scale, kept=True)
+    session = _start(_program_dir(), time_scale=time_scale, kept=True)
     console.print("The sandbox is up.")
     _describe(session)
     _hints(session, stack)
@@ -120,23 +150,23 @@ def up(stack: Stack = "dev", time_scale: TimeScale = demonstration.TIME_SCALE) -
 
 @app.command()
 def down() -> None:
-    """Stop the sandbox of this checkout and remove everything in it."""
-    run = RunDirectory.current()
+    """Stop the sandbox of this program and remove everything in it."""
+    run = _run_directory()
     if session := attach(run):
         stop(session)
         console.print("The sandbox is stopped and removed.")
     elif run.remove():
         console.print("A sandbox that had been killed is removed.")
     else:
-        console.print("No sandbox of this checkout is running.")
+        console.print("No sandbox of this program is running.")
 
 
 @app.command()
 def status() -> None:
     """Say whether the sandbox runs, and of what it is made."""
-    session = attach(RunDirectory.current())
+    session = attach(_run_directory())
     if not session:
-        console.print("No sandbox of this checkout is running.")
+        console.print("No sandbox of this program is running.")
         raise typer.Exit(1)
     console.print("The sandbox is running.")
     _describe(session)
@@ -186,9 +216,9 @@ def shell(stack: Stack = "dev", time_scale: TimeScale = demonstration.TIME_SCALE
 
     A sandbox started for this shell stops with it; one that was running stays.
     """
-    if session := attach(RunDirectory.current()):
+    if session := attach(_run_directory()):
         raise typer.Exit(_shell(session, stack))
-    session = _start(time_scale=time_scale)
+    session = _start(_program_dir(), time_scale=time_scale)
     try:
         code = _shell(session, stack)
         if left := session.inventory():
@@ -232,14 +262,15 @@ def demo(
     stack: Stack = "dev",
     keep: Annotated[bool, typer.Option("--keep", help="Leave the sandbox running, with the stack in it.")] = False,
     time_scale: TimeScale = demonstration.TIME_SCALE,
-    program_dir: ProgramDir = CHECKOUT,
+    program_dir: ProgramDir = None,
 ) -> None:
     """Preview, up, a second preview without changes, a workload, destroy and an empty inventory, on one stack."""
     started = time.monotonic()
+    program_dir = program_dir or _program_dir()
     if not (program_dir / f"Pulumi.{stack}.yaml").is_file():
         known = sorted(p.name.removeprefix("Pulumi.").removesuffix(".yaml") for p in program_dir.glob("Pulumi.*.yaml"))
         raise SandboxError(f"no Pulumi.{stack}.yaml in {program_dir}; there is: {', '.join(known) or 'none'}")
-    session = _start(time_scale=time_scale, kept=keep, program_dir=program_dir)
+    session = _start(program_dir, time_scale=time_scale, kept=keep)
     console.print("The sandbox is up:")
     _describe(session)
     finished = False

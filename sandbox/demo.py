@@ -1,6 +1,6 @@
 """The demonstration: one stack explained, then through preview, up, a second preview, a workload and destroy.
 
-Everything is done with the commands that a person would type: `pulumi`, and the project's own tools.
+Everything is done with commands that a person would type: `pulumi`, and those of the program that its adapter names.
 """
 
 from __future__ import annotations
@@ -12,20 +12,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from os.path import relpath
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sandbox import events, workload
-from sandbox.kubernetes.api import ApiError, Object
-from sandbox.run_directory import CHECKOUT
+from sandbox import adapter, events, workload
+from sandbox.adapter import Outputs, SampleJob
+from sandbox.kubernetes.api import ApiError
 from sandbox.session import SandboxError, Session
 
 # Google's own durations divided by this: a cluster that takes minutes in the cloud is there in seconds, and the
@@ -33,16 +31,6 @@ from sandbox.session import SandboxError, Session
 TIME_SCALE = 100
 # How long the pods of the sample workload run, and how long all of it may take.
 RUN_SECONDS, WORKLOAD_SECONDS = 4.0, 120.0
-# Columns of the table of slices: heading and key of the stack's `slices` output.
-SLICE_COLUMNS = (
-    ("machine type", "machine_type"),
-    ("topology", "topology"),
-    ("capacity", "capacity"),
-    ("slices", "count"),
-    ("hosts each", "hosts"),
-    ("chips each", "chips"),
-    ("USD per hour", "price_per_hour_usd"),
-)
 
 
 @dataclass
@@ -67,15 +55,14 @@ class Demo:
 
     def __init__(self, session: Session, stack: str, console: Console) -> None:
         self.session = session
+        self.program = adapter.load(session.program_dir)
         self.stack = stack
         self.console = console
         self.result = Result()
 
     def run(self, *, keep: bool) -> Result:
         """All steps in order. A step that fails ends the demonstration; its reason is in the result's problems."""
-        steps = [self.explain, self.preview, self.up, self.second_preview, self.workload]
-        if not keep:
-            steps.append(self.destroy)
+        steps = list(self._steps(keep))
         for number, step in enumerate(steps, 1):
             self.console.rule(f"[bold]{number}/{len(steps)}  {step.__doc__}", align="left")
             with self._timed():
@@ -84,14 +71,23 @@ class Demo:
                 break
         return self.result
 
+    def _steps(self, keep: bool) -> Iterator[Callable[[], None]]:
+        if self.program.explain:
+            yield self.explain
+        yield from (self.preview, self.up, self.second_preview)
+        if self.program.job:
+            yield self.workload
+        if not keep:
+            yield self.destroy
+
     def explain(self) -> None:
         """Explain: what the stack file amounts to, before anything exists"""
-        stack_file = relpath(self.session.program_dir / f"Pulumi.{self.stack}.yaml", CHECKOUT)
-        arguments = ["-m", "tools", "explain", "-f", stack_file]
+        assert self.program.explain
+        arguments = self.program.explain(self.stack)
         self.console.print(f"[bold cyan]$ {shlex.join(['python', *arguments])}", highlight=False)
         printed = subprocess.run(
             [sys.executable, *arguments],
-            cwd=CHECKOUT,
+            cwd=self.session.program_dir,
             env={**os.environ, "COLUMNS": str(self.console.width)},
             capture_output=True,
             text=True,
@@ -123,23 +119,24 @@ class Demo:
 
     def workload(self) -> None:
         """Workload: a job from its queue to its end"""
-        outputs = self._outputs()
-        choice = workload.choose(outputs)
-        if choice is None:
-            self.console.print("This stack has no queue with slices: nothing is submitted.")
+        assert self.program.job
+        sample = self.program.job(self.stack, self._outputs())
+        if sample is None:
+            self.console.print("The program has no job for this stack: nothing is submitted.")
             return
-        arguments = workload.arguments(choice, self.session.program_dir / f"Pulumi.{self.stack}.yaml")
-        self.console.print(f"[bold cyan]$ {shlex.join(['python', *arguments])} | kubectl apply -f -", highlight=False)
+        command = shlex.join(["python", *sample.command])
+        self.console.print(f"[bold cyan]$ {command} | kubectl apply -f -", highlight=False)
         try:
-            self._follow(workload.manifest(arguments, RUN_SECONDS), outputs["cluster"]["endpoint"])
+            self._follow(sample)
         except (workload.WorkloadError, ApiError) as error:
             self._problem(str(error))
 
-    def _follow(self, job: Object, endpoint: str) -> None:
+    def _follow(self, sample: SampleJob) -> None:
         """Submit the job, and print what changes until it is over."""
+        job = workload.manifest(sample.command, self.session.program_dir, RUN_SECONDS)
         started = time.monotonic()
         said: Mapping[str, str] = {}
-        with self.session.cluster_client(endpoint) as client:
+        with self.session.cluster_client(sample.endpoint) as client:
             for sight in workload.watch(client, client.apply(job), WORKLOAD_SECONDS):
                 for side, words in sight.text.items():
                     if words != said.get(side, ""):
@@ -158,17 +155,16 @@ class Demo:
             self._problem(f"{self.result.created} resources were created, but {self.result.deleted} deleted")
 
     def show(self) -> None:
-        """Print what exists now: the cluster, its slices and their cost, and everything in the emulated cloud."""
-        outputs = self._outputs()
+        """Print what exists now: what the program shows of its outputs, and everything in the emulated cloud."""
         self.console.print("[bold]What now exists")
-        for table in (cluster_table(outputs), slices_table(outputs), inventory_table(self.session.inventory())):
+        for table in (*self.program.tables(self._outputs()), inventory_table(self.session.inventory())):
             self.console.print(table)
 
-    def _outputs(self) -> dict[str, Any]:
+    def _outputs(self) -> Outputs:
         printed = self.session.pulumi("stack", "output", "--json", "-s", self.stack)
         if printed.returncode:
             raise SandboxError(f"`pulumi stack output` failed:\n{printed.stderr}")
-        outputs: dict[str, Any] = json.loads(printed.stdout)
+        outputs: Outputs = json.loads(printed.stdout)
         return outputs
 
     def _pulumi(self, command: str, *flags: str) -> events.Log:
@@ -193,36 +189,12 @@ class Demo:
         self.console.print(f"[dim]took {time.monotonic() - started:.1f} s\n", highlight=False)
 
 
-def cluster_table(outputs: dict[str, Any]) -> Table:
-    """How to reach the cluster, from the stack's `cluster` output, and what the platform comes to in all."""
-    table = Table(show_header=False)
-    for section in ("cluster", "totals"):
-        for key, value in (outputs.get(section) or {}).items():
-            table.add_row(key, _cell(value))
-        table.add_section()
-    return table
-
-
-def slices_table(outputs: dict[str, Any]) -> Table:
-    """One row per slice of the stack's `slices` output."""
-    table = Table("slice", *(heading for heading, _ in SLICE_COLUMNS))
-    for name, plan in (outputs.get("slices") or {}).items():
-        table.add_row(name, *(_cell(plan.get(key)) for _, key in SLICE_COLUMNS))
-    return table
-
-
 def inventory_table(inventory: dict[str, list[str]]) -> Table:
     """Everything in the emulated cloud."""
     table = Table("in the emulated cloud", "names")
     for kind, names in sorted(inventory.items()):
         table.add_row(kind, "\n".join(names))
     return table
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "unknown"
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def summary(result: Result, seconds: float) -> str:

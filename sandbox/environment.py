@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from sandbox.kubernetes.registry import NO_PROXY
-from sandbox.run_directory import CHECKOUT, RUN_VARIABLE, RunDirectory
+from sandbox.run_directory import IMPORT_ROOT, RUN_VARIABLE, RunDirectory
 from sandbox.stacks import ENDPOINTS
 
 VENV_BIN = Path(sys.executable).parent
@@ -56,9 +56,13 @@ def install(run: RunDirectory, pulumi: Path, kubectl: Path, plugins: Plugins) ->
 def _install_plugin(run: RunDirectory, name: str, module: str, plugins: Plugins) -> str:
     """Put the plugin where the engine looks for installed ones, under the version that the SDK asks for.
 
-    The folder is a real one, since the engine takes no links to folders for plugins.
+    The folder is a real one, since the engine takes no links to folders for plugins. Without the SDK in this
+    environment no program can ask for the plugin.
     """
-    version = importlib.metadata.version(f"pulumi-{name}")
+    try:
+        version = importlib.metadata.version(f"pulumi-{name}")
+    except importlib.metadata.PackageNotFoundError:
+        return f"none: the package pulumi-{name} is not installed beside the sandbox"
     executable = f"pulumi-resource-{name}"
     folder = run.pulumi_home / "plugins" / f"resource-{name}-v{version}"
     folder.mkdir(parents=True)
@@ -105,7 +109,7 @@ def _executable(path: Path, text: str) -> None:
 
 
 def _module_shim(path: Path, module: str, *arguments: str) -> None:
-    """An executable that runs a module of this checkout."""
+    """An executable that runs a module of the sandbox."""
     _executable(path, _running(module_command(module, *arguments)))
 
 
@@ -114,9 +118,9 @@ def _running(command: list[str]) -> str:
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
-    """Runs a module of this checkout; -P and the explicit path keep the user's directory out."""
+    """Runs a module of the sandbox; -P and the explicit path keep the user's directory out."""
     code = (
-        f"import runpy, sys; sys.path.insert(0, {str(CHECKOUT)!r}); "
+        f"import runpy, sys; sys.path.insert(0, {str(IMPORT_ROOT)!r}); "
         f"runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
     )
     return [sys.executable, "-P", "-c", code, *arguments]

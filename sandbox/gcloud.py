@@ -1,4 +1,4 @@
-"""Stands for `gcloud` on the sandbox's PATH: the commands that the platform's kubeconfigs and messages name.
+"""Stands for `gcloud` on the sandbox's PATH: the commands that a kubeconfig and a person in trouble need.
 
 They ask the emulated APIs as the real ones ask the real services, as the sandbox's own caller.
 """

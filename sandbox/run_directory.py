@@ -1,4 +1,4 @@
-"""Where one running sandbox keeps its files: one short directory per checkout, in the per-user cache."""
+"""Where one running sandbox keeps its files: one short directory for each program, in the per-user cache."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pathlib import Path
 
 from sandbox.toolchain import cache_dir
 
-CHECKOUT = Path(__file__).resolve().parent.parent
+# Where `sandbox` is imported from.
+IMPORT_ROOT = Path(__file__).resolve().parent.parent
 # Names the run directory of the sandbox that a process belongs to; set in the sandbox's own shell.
 RUN_VARIABLE = "TPU_SANDBOX_RUN"
 
@@ -30,11 +31,15 @@ class RunDirectory:
     root: Path
 
     @classmethod
-    def current(cls) -> RunDirectory:
-        """The one that TPU_SANDBOX_RUN names, else the one of this checkout: at most one sandbox per checkout."""
-        if named := os.environ.get(RUN_VARIABLE):
-            return cls(Path(named))
-        return cls(cache_dir() / "run" / hashlib.sha256(str(CHECKOUT).encode()).hexdigest()[:8])
+    def named(cls) -> RunDirectory | None:
+        """The one that TPU_SANDBOX_RUN names, as it does in the sandbox's own shell."""
+        named = os.environ.get(RUN_VARIABLE)
+        return cls(Path(named)) if named else None
+
+    @classmethod
+    def of(cls, program_dir: Path) -> RunDirectory:
+        """The one of the program in a folder: at most one sandbox for each."""
+        return cls(cache_dir() / "run" / hashlib.sha256(str(program_dir).encode()).hexdigest()[:8])
 
     @property
     def lock(self) -> Path:
@@ -49,6 +54,11 @@ class RunDirectory:
     def emulator_url(self) -> str:
         """Where the emulated cloud answers. Raises FileNotFoundError while it does not."""
         return str(json.loads(self.ready_file.read_text())["url"])
+
+    @property
+    def program_file(self) -> Path:
+        """The folder of the program that the sandbox was started for."""
+        return self.root / "program"
 
     @property
     def log(self) -> Path:

@@ -20,11 +20,12 @@ import certifi
 import httpx
 import psutil
 
-from sandbox import environment, toolchain
+from sandbox import adapter, environment, toolchain
+from sandbox.kubernetes import registry
 from sandbox.kubernetes.api import ApiClient
 from sandbox.kubernetes.backend import AUTHORITY
 from sandbox.kubernetes.pki import CertificateAuthority
-from sandbox.run_directory import CHECKOUT, RunDirectory
+from sandbox.run_directory import IMPORT_ROOT, RunDirectory
 from sandbox.toolchain.kubernetes_binaries import BINARIES as KUBERNETES_BINARIES
 
 START_SECONDS = 60
@@ -32,8 +33,8 @@ STOP_SECONDS = 30
 # How long the engine may take to end after an interrupt, before it is killed.
 CANCEL_SECONDS = 10
 ALREADY_RUNNING = (
-    "a sandbox of this checkout is running already. Look at it with `python -m sandbox status`, "
-    "open a shell in it with `make shell`, or stop it with `make down`"
+    "a sandbox of this program is running already. Look at it with `python -m sandbox status`, "
+    "open a shell in it with `python -m sandbox shell`, or stop it with `python -m sandbox down`"
 )
 
 
@@ -48,7 +49,7 @@ class Session:
     run: RunDirectory
     emulator_url: str
     emulator_pid: int
-    program_dir: Path = CHECKOUT
+    program_dir: Path
 
     @property
     def environment(self) -> dict[str, str]:
@@ -137,14 +138,14 @@ class Plan:
     plugins: environment.Plugins = environment.Plugins.STAND_IN
 
 
-def start(
-    run: RunDirectory, plan: Plan, program_dir: Path = CHECKOUT, tick: toolchain.Tick = toolchain.silent
-) -> Session:
+def start(run: RunDirectory, plan: Plan, program_dir: Path, tick: toolchain.Tick = toolchain.silent) -> Session:
     """Start a sandbox in its run directory, which is made anew: what a killed sandbox left there is removed.
 
-    Raises SandboxError where one is running there already or the emulator does not come up, ToolchainError where the
-    engine cannot be built.
+    `program_dir` is the folder of the program that it is for. Raises SandboxError where one is running there already or
+    the emulator does not come up, ToolchainError where the engine cannot be built, AdapterError where the program's
+    adapter cannot be used.
     """
+    registry.require(adapter.load(program_dir).charts)
     pulumi = toolchain.engine(tick)
     kubectl = toolchain.ensure(KUBERNETES_BINARIES, tick)["kubectl"]
     with run.hold() as lock:
@@ -152,8 +153,8 @@ def start(
             raise SandboxError(ALREADY_RUNNING)
         if run.root.exists():  # left by a sandbox that was killed
             shutil.rmtree(run.root)
-        _prepare(run, pulumi, kubectl, plan)
-        process = _start_emulator(run, plan, lock)
+        _prepare(run, pulumi, kubectl, plan, program_dir)
+        process = _start_emulator(run, plan, program_dir, lock)
         try:
             url = _wait_ready(run, process)
         except BaseException:
@@ -163,8 +164,9 @@ def start(
     return Session(run, url, process.pid, program_dir)
 
 
-def _prepare(run: RunDirectory, pulumi: Path, kubectl: Path, plan: Plan) -> None:
+def _prepare(run: RunDirectory, pulumi: Path, kubectl: Path, plan: Plan, program_dir: Path) -> None:
     run.root.mkdir(parents=True, mode=0o700)
+    run.program_file.write_text(str(program_dir))
     run.backend.mkdir()
     run.stacks.mkdir()
     run.kubernetes.mkdir()
@@ -176,10 +178,11 @@ def _prepare(run: RunDirectory, pulumi: Path, kubectl: Path, plan: Plan) -> None
     run.origins_file.write_text(json.dumps(origins))
 
 
-def _start_emulator(run: RunDirectory, plan: Plan, lock: int) -> subprocess.Popen[bytes]:
+def _start_emulator(run: RunDirectory, plan: Plan, program_dir: Path, lock: int) -> subprocess.Popen[bytes]:
     """The emulator inherits the lock, and with it the ownership of the run directory."""
     command = [
-        *(sys.executable, "-m", "sandbox.cloud", "--kubernetes", str(run.kubernetes)),
+        *(sys.executable, "-m", "sandbox.cloud", "--program-dir", str(program_dir)),
+        *("--kubernetes", str(run.kubernetes)),
         *("--state", str(run.cloud_state), "--registry-file", str(run.registry_file)),
         *("--ready-file", str(run.ready_file), "--time-scale", str(plan.time_scale)),
         *(() if plan.kept else ("--parent-pid", str(os.getpid()))),
@@ -187,7 +190,7 @@ def _start_emulator(run: RunDirectory, plan: Plan, lock: int) -> subprocess.Pope
     with run.log.open("ab") as log:
         return subprocess.Popen(
             command,
-            cwd=CHECKOUT,
+            cwd=IMPORT_ROOT,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -210,15 +213,15 @@ def _tail(log: Path, lines: int = 15) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
 
 
-def attach(run: RunDirectory, program_dir: Path = CHECKOUT) -> Session | None:
+def attach(run: RunDirectory) -> Session | None:
     """The sandbox that is running in this run directory, if any."""
     if not run.locked():
         return None
     try:
         ready = json.loads(run.ready_file.read_text())
     except FileNotFoundError:
-        raise SandboxError("a sandbox of this checkout is starting or stopping right now; try again") from None
-    return Session(run, ready["url"], ready["pid"], program_dir)
+        raise SandboxError("a sandbox of this program is starting or stopping right now; try again") from None
+    return Session(run, ready["url"], ready["pid"], Path(run.program_file.read_text()))
 
 
 def stop(session: Session) -> None:
@@ -236,7 +239,7 @@ def stop(session: Session) -> None:
 
 @contextmanager
 def running(
-    run: RunDirectory, plan: Plan, program_dir: Path = CHECKOUT, tick: toolchain.Tick = toolchain.silent
+    run: RunDirectory, plan: Plan, program_dir: Path, tick: toolchain.Tick = toolchain.silent
 ) -> Iterator[Session]:
     """A sandbox for the length of a `with` block."""
     session = start(run, plan, program_dir, tick)

@@ -1,4 +1,4 @@
-"""A sample workload in a running stack: its manifest as the tools print it, and what is to be seen of it in a cluster.
+"""A sample workload in a running stack: its manifest as the program's own command prints it, and what is seen of it.
 
 Whoever submits it follows it through Kueue (queued, admitted), the node pools, the scheduler (chips), and the JobSet
 controller (pods, completion), until its quota is free again.
@@ -11,60 +11,32 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from os.path import relpath
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from sandbox.kubernetes.api import ApiClient, Object, condition, is_true
 from sandbox.kubernetes.control_plane import RUN_FOR
 from sandbox.kubernetes.nodes import POOL_LABEL, TPU_RESOURCE
-from sandbox.run_directory import CHECKOUT
 
 QUEUE_API = "kueue.x-k8s.io/v1beta2"
 CLAIM_API = "resource.k8s.io/v1"
 LOOK_EVERY_SECONDS = 0.3
-# A sample job spans this many slices where its queue has them.
-SLICES = 2
 
 
 class WorkloadError(Exception):
     """The workload cannot be made or has not come to its end; the message says why."""
 
 
-@dataclass(frozen=True)
-class Choice:
-    """What a sample job asks for: so many slices of a group, from a queue."""
+def manifest(python_arguments: Sequence[str], folder: Path, seconds: float) -> Object:
+    """The JobSet that a command prints, its pods told to run for `seconds`.
 
-    slices: str
-    queue: str
-    count: int
-
-
-def choose(outputs: Mapping[str, Any]) -> Choice | None:
-    """The queue and slices of the stack's `queues` output that give the widest job. None where no queue owns slices."""
-    choices = [
-        Choice(slices, name, min(quota, SLICES))
-        for name, queue in (outputs.get("queues") or {}).items()
-        for slices, quota in queue["slices"].items()
-        if quota
-    ]
-    return max(choices, key=lambda choice: choice.count, default=None)
-
-
-def arguments(choice: Choice, stack_file: Path, *more: str) -> list[str]:
-    """What to call Python with, in the checkout, for the job's manifest."""
-    wanted = ("--queue", choice.queue, "--slices", str(choice.count), "-f", relpath(stack_file, CHECKOUT))
-    return ["-m", "tools", "workload", choice.slices, *wanted, *more]
-
-
-def manifest(python_arguments: Iterable[str], seconds: float) -> Object:
-    """The JobSet that the tool prints, its pods told to run for `seconds`. Raises WorkloadError in the tool's words."""
+    The command is Python with these arguments, in a program's folder. Raises WorkloadError in the command's words.
+    """
     command = [sys.executable, *python_arguments]
-    printed = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    printed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if printed.returncode:
         raise WorkloadError(f"`{shlex.join(command)}` failed:\n{printed.stderr}")
     job: Object = yaml.safe_load(printed.stdout)
@@ -108,9 +80,10 @@ def look(client: ApiClient, job: Object) -> Sight:
     name, namespace = metadata["name"], metadata["namespace"]
     live = client.get(job["apiVersion"], job["kind"], name, namespace) or {}
     pods = client.list_all("v1", "Pod", namespace, labelSelector=f"jobset.sigs.k8s.io/jobset-name={name}")
-    nodes = client.list_all("v1", "Node", labelSelector=_selector(template["spec"]["nodeSelector"]))
-    queue = client.get(QUEUE_API, "ClusterQueue", metadata["labels"]["kueue.x-k8s.io/queue-name"]) or {}
-    reserved = _chips(queue, "flavorsReservation")
+    nodes = client.list_all("v1", "Node", labelSelector=_selector(template["spec"].get("nodeSelector", {})))
+    local = client.get(QUEUE_API, "LocalQueue", metadata["labels"]["kueue.x-k8s.io/queue-name"], namespace) or {}
+    queue = client.get(QUEUE_API, "ClusterQueue", local["spec"]["clusterQueue"]) if local else None
+    reserved = _chips(queue or {}, "flavorsReservation")
     ended = is_true(live, "Completed")
     text = {
         "queue": _admission(workload_of(client, job)),

@@ -1,4 +1,7 @@
-"""Instance metadata that the startup scripts read: names, forms, and what is wrong with a value."""
+"""Instance metadata that says what a machine boots into: names, forms, and what is wrong with a value.
+
+The names begin with the prefix of the program's adapter: with "tpu-", the field `join_secret` is `tpu-join-secret`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 SCRIPT = "startup-script"
-ROLE = "tpu-role"
 CONTROL_PLANE, NODE = "control-plane", "node"
 
 
@@ -50,12 +52,13 @@ Version = Annotated[str, Field(pattern=r"^1\.\d+\.\d+$")]
 Secret = Annotated[str, Field(pattern=r"^projects/[^/]+/secrets/[\w-]+$")]
 
 
-def _attribute_of(field: str) -> str:
-    return f"tpu-{field.replace('_', '-')}"
+def role(attributes: Mapping[str, str], prefix: str) -> str:
+    """CONTROL_PLANE, NODE, or something that nobody here plays."""
+    return attributes.get(f"{prefix}role", "")
 
 
 class _Attributes(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=_attribute_of)
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     kubernetes_version: Version
     containerd_version: str = Field(min_length=1)
@@ -63,16 +66,18 @@ class _Attributes(BaseModel):
     max_pods: int = Field(gt=0)
 
     @classmethod
-    def of(cls, attributes: Mapping[str, str]) -> Self:
+    def of(cls, attributes: Mapping[str, str], prefix: str) -> Self:
         """Raises MetadataError, naming every attribute that is missing or wrong."""
+        own = {key: value for key, value in attributes.items() if key.startswith(prefix)}
+        fields = {key.removeprefix(prefix).replace("-", "_"): value for key, value in own.items()}
         try:
-            return cls.model_validate(dict(attributes))
+            return cls.model_validate(fields)
         except ValidationError as error:
-            raise MetadataError("; ".join(map(_said, error.errors()))) from None
+            raise MetadataError("; ".join(_said(each, prefix) for each in error.errors())) from None
 
 
-def _said(error: Any) -> str:
-    return f"attribute {error['loc'][0]}: {error['msg']}"
+def _said(error: Any, prefix: str) -> str:
+    return f"attribute {prefix}{str(error['loc'][0]).replace('_', '-')}: {error['msg']}"
 
 
 class NodeAttributes(_Attributes):
@@ -96,9 +101,8 @@ class ControlPlaneAttributes(_Attributes):
     first_address: str = ""
     peer_secret: Secret | None = None
 
-    @property
-    def peers(self) -> str:
+    def peers(self, prefix: str) -> str:
         """The peers' secret. Raises MetadataError where there is none though there are peers."""
         if self.peer_secret is None:
-            raise MetadataError(f"attribute tpu-peer-secret: missing, though there are {self.replicas} replicas")
+            raise MetadataError(f"attribute {prefix}peer-secret: missing, though there are {self.replicas} replicas")
         return self.peer_secret

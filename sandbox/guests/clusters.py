@@ -9,6 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sandbox.adapter import MachineNames
 from sandbox.kubernetes.contexts import Contexts
 from sandbox.kubernetes.kubeadm import ClusterSettings, KubeadmCluster
 from sandbox.kubernetes.node_agents import Hosts
@@ -25,10 +26,11 @@ class _Kept:
 class Clusters:
     """Starts a cluster with its first machine, stops it with its last one, and forgets it with its disk.
 
-    Each lives in a folder below `run_dir`. `token` is the sandbox's administrator token.
+    Each lives in a folder below `run_dir`; `names` are those inside. `token` is the sandbox's administrator token.
     """
 
-    def __init__(self, run_dir: Path, token: str, contexts: Contexts) -> None:
+    def __init__(self, names: MachineNames, run_dir: Path, token: str, contexts: Contexts) -> None:
+        self._names = names
         self._run_dir = run_dir
         self._token = token
         self._contexts = contexts
@@ -40,7 +42,7 @@ class Clusters:
         with self._locks[disk]:
             kept = self._running.get(disk)
             if kept is None:
-                cluster = KubeadmCluster(self._folder(disk), settings, hosts, self._token)
+                cluster = KubeadmCluster(self._folder(disk), settings, self._names, hosts, self._token)
                 cluster.start()
                 kept = self._running[disk] = _Kept(cluster)
                 self._contexts.add(f"gce_{project}_{settings.name}", cluster.plane)

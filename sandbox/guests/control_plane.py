@@ -1,4 +1,4 @@
-"""A control-plane machine: brings its disk's cluster up, and keeps the platform's secrets fresh.
+"""A control-plane machine: brings its disk's cluster up, and keeps the secrets of its clients fresh.
 
 With three replicas the first makes the cluster and the others join it by the peers' secret. Different from the real
 thing: all of them stand before one API server, which runs as long as one of its machines does. Snapshots of etcd are
@@ -11,8 +11,9 @@ import json
 import secrets
 from datetime import timedelta
 
+from sandbox.adapter import MachineNames
 from sandbox.google.guests import Account, GuestCloud, Machine
-from sandbox.guests.attributes import CONTROL_PLANE, ROLE, ControlPlaneAttributes, MetadataError
+from sandbox.guests.attributes import CONTROL_PLANE, ControlPlaneAttributes, MetadataError, role
 from sandbox.guests.clusters import Clusters
 from sandbox.guests.identity import account, kubelet, read_join_secret
 from sandbox.guests.network import API_PORT, ETCD_PORTS, UnreachableError, require_internet, require_machine
@@ -25,13 +26,15 @@ from sandbox.kubernetes.kubeadm import ClusterSettings, KubeadmCluster
 BOOT_SECONDS = 150.0  # boot, packages, images, kubeadm init
 RENEW_EVERY = timedelta(minutes=30)
 LIFETIME = timedelta(hours=2)
-DATA_DISK = "data"  # its device name
 
 
 class ControlPlaneMachine:
     """The programs of one control-plane machine of a project."""
 
-    def __init__(self, cloud: GuestCloud, machine: Machine, clusters: Clusters, project: Project) -> None:
+    def __init__(
+        self, cloud: GuestCloud, machine: Machine, clusters: Clusters, project: Project, names: MachineNames
+    ) -> None:
+        self._names = names
         self._cloud = cloud
         self._machine = machine
         self._clusters = clusters
@@ -43,9 +46,9 @@ class ControlPlaneMachine:
 
     def _boot(self) -> None:
         machine = self._project.now(self._machine)
-        wanted = ControlPlaneAttributes.of(machine.attributes)
+        wanted = ControlPlaneAttributes.of(machine.attributes, self._names.attribute_prefix)
         require_internet(self._cloud, machine)
-        disk = _data_disk(machine) if wanted.replica == 0 else self._first_replicas_disk(machine, wanted)
+        disk = self._data_disk(machine) if wanted.replica == 0 else self._first_replicas_disk(machine, wanted)
         settings = ClusterSettings(
             wanted.cluster_name, wanted.kubernetes_version, wanted.pods_cidr, wanted.services_cidr, wanted.api_address
         )
@@ -58,10 +61,10 @@ class ControlPlaneMachine:
 
     def _first_replicas_disk(self, machine: Machine, wanted: ControlPlaneAttributes) -> str:
         """Joins the cluster of the first replica by what it has published for its peers."""
-        _data_disk(machine)  # holds this replica's etcd
-        secret = read_join_secret(self._cloud, machine, wanted.peers)
+        self._data_disk(machine)  # holds this replica's etcd
+        secret = read_join_secret(self._cloud, machine, wanted.peers(self._names.attribute_prefix))
         first = self._project.machine_at(wanted.first_address)
-        disk = first.data_disks.get(DATA_DISK, "") if first and first.attributes.get(ROLE) == CONTROL_PLANE else ""
+        disk = first.data_disks.get(self._names.data_disk, "") if first and self._is_control_plane(first) else ""
         cluster = self._clusters.of(disk)
         if cluster is None or cluster.plane.endpoint != secret.apiServer:
             raise UnreachableError(f"{wanted.first_address}:{API_PORT} does not answer: no control plane is there")
@@ -70,16 +73,26 @@ class ControlPlaneMachine:
             require_machine(self._cloud, machine, first, port)
         return disk
 
+    def _is_control_plane(self, machine: Machine) -> bool:
+        return role(machine.attributes, self._names.attribute_prefix) == CONTROL_PLANE
+
+    def _data_disk(self, machine: Machine) -> str:
+        name = self._names.data_disk
+        if name not in machine.data_disks:
+            raise MetadataError(f"no disk with the device name {name!r} is attached")
+        return machine.data_disks[name]
+
     def _publish(self) -> None:
-        """Writes the platform's secrets anew: the first replica's work. Older versions are destroyed."""
+        """Writes the secrets anew: the first replica's work. Older versions are destroyed."""
         machine = self._project.now(self._machine)
-        wanted = ControlPlaneAttributes.of(machine.attributes)
+        wanted = ControlPlaneAttributes.of(machine.attributes, self._names.attribute_prefix)
         cluster = self._clusters.of(self._disk)
         if wanted.replica or cluster is None:
             return
         writer = account(self._cloud, machine)
         if wanted.replicas > 1:
-            self._write(writer, wanted.peers, _for_peers(cluster.mint_join_secret(LIFETIME)))
+            peers = wanted.peers(self._names.attribute_prefix)
+            self._write(writer, peers, _for_peers(cluster.mint_join_secret(LIFETIME)))
         self._write(writer, wanted.access_secret, cluster.mint_credential(LIFETIME))
         self._write(writer, wanted.join_secret, cluster.mint_join_secret(LIFETIME).model_dump(mode="json"))
         self._publish_endpoint(writer, wanted.endpoint_secret, cluster)
@@ -106,13 +119,6 @@ class ControlPlaneMachine:
 def disk_numbers(cloud: GuestCloud) -> set[str]:
     """All disks that exist."""
     return {disk["id"] for disk in cloud.records("compute.disks").values()}
-
-
-def _data_disk(machine: Machine) -> str:
-    try:
-        return machine.data_disks[DATA_DISK]
-    except KeyError:
-        raise MetadataError(f"no disk with the device name {DATA_DISK!r} is attached") from None
 
 
 def _enabled(writer: Account, secret: str, version: str) -> bool:

@@ -1,11 +1,12 @@
-"""All simulated machines of a sandbox: a script for each running one that boots with the platform's scripts."""
+"""All simulated machines of a sandbox: a script for each running one that boots with the program's scripts."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from sandbox.adapter import MachineNames
 from sandbox.google.guests import GuestCloud, Machine
-from sandbox.guests.attributes import CONTROL_PLANE, NODE, ROLE, SCRIPT
+from sandbox.guests.attributes import CONTROL_PLANE, NODE, SCRIPT, role
 from sandbox.guests.clusters import Clusters
 from sandbox.guests.control_plane import ControlPlaneMachine, disk_numbers
 from sandbox.guests.node import NodeMachine
@@ -20,10 +21,12 @@ ROLES: dict[str, type[ControlPlaneMachine] | type[NodeMachine]] = {
 
 
 class VirtualMachines:
-    """The emulator's `Guests`. Clusters live below `run_dir`, and in the kubeconfig of `contexts`."""
+    """The emulator's `Guests`, for machines with these names. Clusters live below `run_dir`, and in the kubeconfig of
+    `contexts`."""
 
-    def __init__(self, run_dir: Path, token: str, contexts: Contexts) -> None:
-        self._clusters = Clusters(run_dir, token, contexts)
+    def __init__(self, names: MachineNames, run_dir: Path, token: str, contexts: Contexts) -> None:
+        self._names = names
+        self._clusters = Clusters(names, run_dir, token, contexts)
         self._projects: dict[str, Project] = {}
         self._scripts: dict[str, Script] = {}  # by the machine's number
 
@@ -41,11 +44,11 @@ class VirtualMachines:
         self._clusters.forget(disk_numbers(cloud))
 
     def _boot(self, cloud: GuestCloud, machine: Machine, project: Project) -> Script | None:
-        role = ROLES.get(machine.attributes.get(ROLE, ""))
-        if role is None or not machine.attributes.get(SCRIPT):
+        played = ROLES.get(role(machine.attributes, self._names.attribute_prefix))
+        if played is None or not machine.attributes.get(SCRIPT):
             cloud.log(machine, "No startup scripts to run.")  # the guest agent's own words
             return None
-        return role(cloud, machine, self._clusters, project).script
+        return played(cloud, machine, self._clusters, project, self._names).script
 
     def close(self) -> None:
         """Ends all scripts, and with them the clusters; their data stays."""

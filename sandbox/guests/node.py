@@ -1,7 +1,8 @@
-"""A node machine: fetches the platform's join secret with its own service account, and joins the cluster."""
+"""A node machine: fetches the join secret with its own service account, and joins the cluster."""
 
 from __future__ import annotations
 
+from sandbox.adapter import MachineNames
 from sandbox.google.guests import GuestCloud, Machine
 from sandbox.google.service import short
 from sandbox.guests.attributes import MetadataError, NodeAttributes
@@ -19,7 +20,10 @@ BOOT_SECONDS = 120.0  # boot, packages, kubeadm join
 class NodeMachine:
     """The programs of one node machine of a project."""
 
-    def __init__(self, cloud: GuestCloud, machine: Machine, clusters: Clusters, project: Project) -> None:
+    def __init__(
+        self, cloud: GuestCloud, machine: Machine, clusters: Clusters, project: Project, names: MachineNames
+    ) -> None:
+        self._names = names
         self._cloud = cloud
         self._machine = machine
         self._clusters = clusters
@@ -31,7 +35,7 @@ class NodeMachine:
         machine = self._project.now(self._machine)
         if self._has_joined(machine):
             return
-        wanted = NodeAttributes.of(machine.attributes)
+        wanted = NodeAttributes.of(machine.attributes, self._names.attribute_prefix)
         if not machine.alias_ranges:
             raise MetadataError("the machine has no alias IP range: there are no addresses for its pods")
         require_internet(self._cloud, machine)

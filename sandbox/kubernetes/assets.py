@@ -20,9 +20,10 @@ from typing import Any
 import yaml
 
 from sandbox import toolchain
+from sandbox.toolchain.kubernetes_binaries import JOBSET_VERSION, KUEUE_VERSION, KWOK_VERSION
 
-CHARTS = Path(__file__).parent / "charts"
-_KWOK = "sigs.k8s.io/kwok@v0.8.0"
+DRA_DRIVER = Path(__file__).parent / "charts" / "dra-driver-google-tpu"
+_KWOK = f"sigs.k8s.io/kwok@v{KWOK_VERSION}"
 _AUTOSCALER_APIS = "k8s.io/autoscaler/cluster-autoscaler/apis@v0.0.0-20240830133931-adfbe7e45277"
 
 _KWOK_FILES = (
@@ -48,7 +49,7 @@ def program(name: str) -> Path:
 
 def kwok_files() -> dict[str, list[dict[str, Any]]]:
     """kwok's own stage and role files, parsed, by file name without ending."""
-    folder = _once(f"kwok-{_KWOK.rpartition('@')[2]}", _copy_kwok_files)
+    folder = _once(f"kwok-v{KWOK_VERSION}", _copy_kwok_files)
     return {Path(each).stem: _documents(folder / Path(each).name) for each in _KWOK_FILES}
 
 
@@ -66,44 +67,48 @@ def jobset_chart() -> Path:
     """The released JobSet chart as an archive: the module's chart with the released image (its release script)."""
 
     def released(values: dict[str, Any]) -> None:
-        values["image"] |= _released_image("jobset/jobset", "v0.12.0")
+        values["image"] |= _released_image("jobset/jobset", JOBSET_VERSION)
 
-    return _packaged_module_chart("sigs.k8s.io/jobset@v0.12.0", "jobset", "0.12.0", released)
+    return _packaged_module_chart("jobset", JOBSET_VERSION, released)
 
 
 def kueue_chart() -> Path:
     """The released Kueue chart as an archive: the module's chart with the released images (its release script)."""
 
     def released(values: dict[str, Any]) -> None:
-        values["controllerManager"]["manager"]["image"] |= _released_image("kueue/kueue", "v0.19.2")
+        values["controllerManager"]["manager"]["image"] |= _released_image("kueue/kueue", KUEUE_VERSION)
         for side in ("backend", "frontend"):
-            values["kueueViz"][side]["image"] |= _released_image(f"kueue/kueueviz-{side}", "v0.19.2")
+            values["kueueViz"][side]["image"] |= _released_image(f"kueue/kueueviz-{side}", KUEUE_VERSION)
 
-    return _packaged_module_chart("sigs.k8s.io/kueue@v0.19.2", "kueue", "0.19.2", released)
+    return _packaged_module_chart("kueue", KUEUE_VERSION, released)
+
+
+def dra_driver_versions() -> tuple[str, ...]:
+    """The versions of the TPU DRA driver whose default values the stand-in chart has, oldest first."""
+    return tuple(sorted(path.stem.removeprefix("values-") for path in DRA_DRIVER.glob("values-*.yaml")))
 
 
 def dra_driver_chart(version: str) -> Path:
     """The stand-in chart of the TPU DRA driver (see charts/README.md) with the default values of `version`."""
-    source = CHARTS / "dra-driver-google-tpu"
 
     def build(folder: Path) -> None:
         chart = folder / "chart"
-        _copy_tree(source, chart)
+        _copy_tree(DRA_DRIVER, chart)
         (chart / f"values-{version}.yaml").rename(chart / "values.yaml")
         _package(chart, version, version, folder)
 
-    folder = _once(f"dra-driver-google-tpu-{version}-{_fingerprint(source)}", build)
+    folder = _once(f"dra-driver-google-tpu-{version}-{_fingerprint(DRA_DRIVER)}", build)
     return folder / f"dra-driver-google-tpu-{version}.tgz"
 
 
-def _released_image(name: str, tag: str) -> dict[str, str]:
-    return {"repository": f"registry.k8s.io/{name}", "tag": tag, "pullPolicy": "IfNotPresent"}
+def _released_image(name: str, version: str) -> dict[str, str]:
+    return {"repository": f"registry.k8s.io/{name}", "tag": f"v{version}", "pullPolicy": "IfNotPresent"}
 
 
-def _packaged_module_chart(module: str, name: str, version: str, edit_values: Callable[[dict[str, Any]], None]) -> Path:
+def _packaged_module_chart(name: str, version: str, edit_values: Callable[[dict[str, Any]], None]) -> Path:
     def build(folder: Path) -> None:
         chart = folder / "chart"
-        _copy_tree(_module(module) / "charts" / name, chart)
+        _copy_tree(_module(f"sigs.k8s.io/{name}@v{version}") / "charts" / name, chart)
         values_file = chart / "values.yaml"
         values = yaml.safe_load(values_file.read_text())
         edit_values(values)

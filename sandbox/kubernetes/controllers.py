@@ -32,6 +32,7 @@ from sandbox.kubernetes.control_plane import ControlPlane, write_kubeconfig
 from sandbox.kubernetes.pki import CertificateAuthority
 from sandbox.kubernetes.supervisor import Process, free_ports, http_ok
 from sandbox.kubernetes.visibility import VisibilityStub
+from sandbox.toolchain.kubernetes_binaries import JOBSET_VERSION, KUEUE_VERSION
 
 _LOG = logging.getLogger(__name__)
 CONFIG_PATH = "/controller_manager_config.yaml"
@@ -70,8 +71,8 @@ class HostedImage:
 
 
 HOSTED = {
-    "registry.k8s.io/kueue/kueue:v0.19.2": HostedImage("kueue", _local_kueue),
-    "registry.k8s.io/jobset/jobset:v0.12.0": HostedImage("jobset", _local_jobset, own_certificate=True),
+    f"registry.k8s.io/kueue/kueue:v{KUEUE_VERSION}": HostedImage("kueue", _local_kueue),
+    f"registry.k8s.io/jobset/jobset:v{JOBSET_VERSION}": HostedImage("jobset", _local_jobset, own_certificate=True),
 }
 
 

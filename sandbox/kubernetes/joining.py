@@ -43,7 +43,7 @@ class JoinError(Exception):
 
 
 class JoinSecret(BaseModel):
-    """The payload of a platform's join secret. Other keys are for the boot scripts alone."""
+    """The payload of a join secret. Other keys are for the boot scripts alone."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 

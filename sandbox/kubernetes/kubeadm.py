@@ -1,4 +1,4 @@
-"""What kubeadm and the platform's boot script put around a control plane: tokens, the deployer's account, Nodes.
+"""What kubeadm and a program's boot script put around a control plane: tokens, the deployer's account, Nodes.
 
 Stands for the programs of one control-plane machine, or of several. Different from the real thing: whatever the number
 of machines, there is one API server and one etcd; the API server is the sandbox's version, whatever version is asked
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import yaml
 
+from sandbox.adapter import MachineNames
 from sandbox.kubernetes.api import Object
 from sandbox.kubernetes.cluster import RunningCluster
 from sandbox.kubernetes.control_plane import FAKE_NODE, ControlPlane, Setup
@@ -26,7 +27,6 @@ from sandbox.kubernetes.node_agents import CloudController, DevicePlugin, Hosts
 
 PREINSTALLED = Path(__file__).parent / "kubeadm_objects.yaml"
 NODE_GROUP = "system:bootstrappers:kubeadm:default-node-token"
-DEPLOYER = "tpu-platform-deployer"  # ServiceAccount in kube-system
 CONTROL_PLANE_ROLE = "node-role.kubernetes.io/control-plane"
 _TOKEN_LETTERS = string.ascii_lowercase + string.digits
 
@@ -43,21 +43,26 @@ class ClusterSettings:
 
 
 class KubeadmCluster:
-    """One self-managed cluster; its data lives in `run_dir` (see ControlPlane)."""
+    """One self-managed cluster, with these names in it; its data lives in `run_dir` (see ControlPlane)."""
 
-    def __init__(self, run_dir: Path, settings: ClusterSettings, hosts: Hosts, admin_token: str = "") -> None:
+    def __init__(
+        self, run_dir: Path, settings: ClusterSettings, names: MachineNames, hosts: Hosts, admin_token: str = ""
+    ) -> None:
+        self._names = names
         self.settings = settings
         setup = Setup(service_range=settings.services_cidr, by_kubeadm=True)
         self.plane = ControlPlane(run_dir, admin_token, tuple(HOSTED), setup)
         self._client = self.plane.client
-        plugin, controller = DevicePlugin(self._client, hosts), CloudController(self._client, hosts)
+        plugin = DevicePlugin(self._client, hosts, names.device_plugin)
+        controller = CloudController(self._client, hosts)
         loops = (Loop("device-plugin", 0.5, plugin.step), Loop("cloud-controller", 0.5, controller.step))
         self._running = RunningCluster(self.plane, loops)
 
     def start(self) -> None:
         """Returns when the API server answers and nodes can join. Raises as ControlPlane.start."""
         static = yaml.safe_load_all(PREINSTALLED.read_text())
-        self._running.start([*static, self._cluster_info(), self._kubeadm_config(), *_deployer_account(), *_own_node()])
+        own = (*_deployer_account(self._names.deployer), *_own_node(self._names.own_node))
+        self._running.start([*static, self._cluster_info(), self._kubeadm_config(), *own])
 
     def stop(self) -> None:
         """Stops everything; the data stays."""
@@ -96,7 +101,7 @@ class KubeadmCluster:
 
     def mint_credential(self, lifetime: timedelta) -> Object:
         """Payload of the access secret: an ExecCredential with a token of the deployer's ServiceAccount."""
-        path = self._client.path("v1", "ServiceAccount", DEPLOYER, "kube-system") + "/token"
+        path = self._client.path("v1", "ServiceAccount", self._names.deployer, "kube-system") + "/token"
         seconds = int(lifetime.total_seconds())
         request = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -166,23 +171,23 @@ def _config_map(name: str, namespace: str, data: dict[str, str]) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": data}
 
 
-def _deployer_account() -> list[Object]:
+def _deployer_account(name: str) -> list[Object]:
     group = "rbac.authorization.k8s.io"
     return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": DEPLOYER, "namespace": "kube-system"}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "kube-system"}},
         {
             "apiVersion": f"{group}/v1",
             "kind": "ClusterRoleBinding",
-            "metadata": {"name": DEPLOYER},
+            "metadata": {"name": name},
             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": [{"kind": "ServiceAccount", "name": DEPLOYER, "namespace": "kube-system"}],
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "kube-system"}],
         },
     ]
 
 
-def _own_node() -> list[Object]:
+def _own_node(name: str) -> list[Object]:
     """Lets nodes delete themselves; that they cannot delete others is NodeRestriction's doing."""
-    group, name = "rbac.authorization.k8s.io", "tpu-platform:own-node"
+    group = "rbac.authorization.k8s.io"
     rule = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"]}
     return [
         {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": [rule]},

@@ -19,7 +19,6 @@ from sandbox.kubernetes.nodes import TPU_RESOURCE, remove_pods
 from sandbox.kubernetes.pods import as_pod, of_daemon_set, running
 
 NAMESPACE = "kube-system"
-DEVICE_PLUGIN = "tpu-device-plugin"  # the DaemonSet's name
 CLOUD_CONTROLLER = "cloud-controller-manager"  # value of one of the labels below on its pods
 CLOUD_CONTROLLER_LABELS = ("k8s-app", "app", "component", "app.kubernetes.io/name")
 _LOG = logging.getLogger(__name__)
@@ -47,13 +46,14 @@ class Hosts(Protocol):
 class DevicePlugin:
     """Keeps google.com/tpu of every Node equal to what the plugin's pod there would report to the kubelet."""
 
-    def __init__(self, client: ApiClient, hosts: Hosts) -> None:
+    def __init__(self, client: ApiClient, hosts: Hosts, daemon_set: str) -> None:
         self._client = client
         self._hosts = hosts
+        self._daemon_set = daemon_set
 
     def step(self) -> None:
         pods = running(self._client.list_all("v1", "Pod", NAMESPACE))
-        served = {each["spec"]["nodeName"] for each in pods if of_daemon_set(each, DEVICE_PLUGIN)}
+        served = {each["spec"]["nodeName"] for each in pods if of_daemon_set(each, self._daemon_set)}
         for node in self._client.list_all("v1", "Node"):
             name = node["metadata"]["name"]
             chips = self._hosts.chips(name) if name in served else 0

@@ -4,8 +4,9 @@ Stands for registry.k8s.io. A client is led here by HTTPS_PROXY: it asks for a t
 in the tunnel is this server, with a certificate of the sandbox. The chart archives come from the controllers' own Go
 modules, packaged as upstream releases them; the DRA driver's is a stand-in (charts/README.md).
 
-It differs from the real one in this: it has the charts that the sandbox has a controller for, in those versions, and no
-images; a chart or version that it does not have is refused with 403 and a reason, where the real one answers 404.
+It differs from the real one in this: it has the charts and versions that the program's adapter names, and no images; a
+chart or version that it does not have is refused with 403 and a reason, where the real one answers 404. An adapter can
+name what the sandbox has a controller for (SOURCES).
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import re
 import ssl
 import tarfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import ThreadingTCPServer
@@ -26,19 +28,29 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from sandbox.adapter import AdapterError, Chart
 from sandbox.kubernetes import assets
 from sandbox.kubernetes.pki import CertificateAuthority
 from sandbox.toolchain import ToolchainError
+from sandbox.toolchain.kubernetes_binaries import JOBSET_VERSION, KUEUE_VERSION
 
-CHARTS: Mapping[str, Mapping[str, Callable[[], Path]]] = {
-    "oci://registry.k8s.io/jobset/charts/jobset": {"0.12.0": assets.jobset_chart},
-    "oci://registry.k8s.io/kueue/charts/kueue": {"0.19.2": assets.kueue_chart},
-    "oci://registry.k8s.io/dra-driver-google/charts/dra-driver-google-tpu": {
-        "0.1.0": lambda: assets.dra_driver_chart("0.1.0"),
-        "0.2.0": lambda: assets.dra_driver_chart("0.2.0"),
-    },
+
+@dataclass(frozen=True)
+class Source:
+    """Where a chart comes from: the versions that the sandbox can run, oldest first, and how an archive is made."""
+
+    versions: tuple[str, ...]
+    archive: Callable[[str], Path]
+
+
+SOURCES: Mapping[str, Source] = {
+    "oci://registry.k8s.io/jobset/charts/jobset": Source((JOBSET_VERSION,), lambda _version: assets.jobset_chart()),
+    "oci://registry.k8s.io/kueue/charts/kueue": Source((KUEUE_VERSION,), lambda _version: assets.kueue_chart()),
+    "oci://registry.k8s.io/dra-driver-google/charts/dra-driver-google-tpu": Source(
+        assets.dra_driver_versions(), assets.dra_driver_chart
+    ),
 }
-HOSTS = sorted({urlsplit(chart).netloc for chart in CHARTS})
+HOSTS = sorted({urlsplit(chart).netloc for chart in SOURCES})
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 CONFIG_TYPE = "application/vnd.cncf.helm.config.v1+json"
 ARCHIVE_TYPE = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
@@ -56,24 +68,32 @@ class RefusedError(Exception):
     """The sandbox does not have what was asked for; the message says what it has instead."""
 
 
-def versions(chart: str) -> Mapping[str, Callable[[], Path]]:
-    """The versions of a chart and their archives. Raises RefusedError for a chart that the sandbox does not have."""
-    if chart not in CHARTS:
-        raise RefusedError(f"the sandbox has no chart {chart}; known charts: {', '.join(CHARTS)}")
-    return CHARTS[chart]
+def require(charts: Sequence[Chart]) -> None:
+    """Raises AdapterError where the sandbox cannot serve these charts in these versions."""
+    for chart in charts:
+        if chart.address not in SOURCES:
+            raise AdapterError(f"the sandbox cannot serve the chart {chart.address}; it can serve {', '.join(SOURCES)}")
+        runs = SOURCES[chart.address].versions
+        if lacking := [version for version in chart.versions if version not in runs]:
+            raise AdapterError(
+                f"the program installs {chart.address} in version {', '.join(lacking)}; "
+                f"the sandbox runs {', '.join(runs)} (sandbox/toolchain and sandbox/kubernetes/charts say so)"
+            )
 
 
 class ChartRegistry:
-    """Serves the charts from threads of its own. `url` is the proxy that leads to them.
+    """Serves the charts of a program from threads of its own. `url` is the proxy that leads to them.
 
-    `authority` signs the certificate; whoever pulls must trust it.
+    `authority` signs the certificate; whoever pulls must trust it. Raises AdapterError as `require`.
     """
 
-    def __init__(self, authority: CertificateAuthority) -> None:
+    def __init__(self, authority: CertificateAuthority, charts: Sequence[Chart]) -> None:
+        require(charts)
+        offered = {chart.address: chart.versions for chart in charts}
         pair = authority.issue("chart-registry", HOSTS)
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         tls.load_cert_chain(pair.certificate, pair.key)
-        self._server = _Server(tls)
+        self._server = _Server(tls, offered)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(STOP_SECONDS,), name="chart-registry", daemon=True
         )
@@ -98,19 +118,26 @@ class _Server(ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 32
 
-    def __init__(self, tls: ssl.SSLContext) -> None:
+    def __init__(self, tls: ssl.SSLContext, charts: Mapping[str, tuple[str, ...]]) -> None:
         super().__init__(("127.0.0.1", 0), _Connection)
         self.tls = tls
+        self._charts = charts
         self.blobs: dict[str, bytes] = {}  # of the manifests that were asked for, by digest
+
+    def versions(self, chart: str) -> tuple[str, ...]:
+        """The versions of a chart. Raises RefusedError for a chart that the program's adapter does not name."""
+        if chart not in self._charts:
+            raise RefusedError(f"the sandbox has no chart {chart}; known charts: {', '.join(self._charts) or 'none'}")
+        return self._charts[chart]
 
     def manifest(self, chart: str, reference: str) -> bytes:
         """The manifest of a version, named by its tag or by the digest of the manifest."""
-        known = versions(chart)
+        known = self.versions(chart)
         if reference in self.blobs:
             return self.blobs[reference]
         if reference not in known:
             raise RefusedError(f"the sandbox has no version {reference} of {chart}; known: {', '.join(known)}")
-        archive = known[reference]()
+        archive = SOURCES[chart].archive(reference)
         manifest = {
             "schemaVersion": 2,
             "mediaType": MANIFEST_TYPE,
@@ -173,7 +200,7 @@ class _Connection(BaseHTTPRequestHandler):
 
     def _serve(self, chart: str, name: str, kind: str, reference: str) -> None:
         if kind == "tags":
-            tags = {"name": name, "tags": list(versions(chart))}
+            tags = {"name": name, "tags": list(self.server.versions(chart))}
             self._answer(200, "application/json", json.dumps(tags).encode())
         elif kind == "manifests":
             self._answer(200, MANIFEST_TYPE, self.server.manifest(chart, reference))

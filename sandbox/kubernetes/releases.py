@@ -1,6 +1,6 @@
-"""Helm releases of the charts the platform uses, installed by a real helm.
+"""Helm releases of the charts that a program uses, installed by a real helm.
 
-Charts are pulled by the addresses that the platform pins; in a sandbox they come from its own registry (registry.py).
+Charts are pulled by the addresses that the program pins; in a sandbox they come from its own registry (registry.py).
 What is rendered reaches the cluster untouched. Whoever hosts the cluster runs the controllers (controllers.py), so
 waiting for a release is waiting for the real programs.
 """
@@ -42,7 +42,7 @@ class ReleaseFailedError(ReleaseError):
 
 @dataclass(frozen=True)
 class ReleaseSpec:
-    """What to install: the inputs of the real provider's Release that the platform uses.
+    """What to install: the inputs of the real provider's Release that the sandbox knows.
 
     `version` "" means the newest. `max_history` 0 keeps every revision.
     """

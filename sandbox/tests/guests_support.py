@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from sandbox.adapter import MachineNames
 from sandbox.guests.machines import VirtualMachines
 from sandbox.kubernetes.api import ApiClient, Object
 from sandbox.kubernetes.contexts import Contexts
@@ -35,6 +36,7 @@ TPU_LABELS = (
     "cloud.google.com/gke-tpu-topology=2x2x2"
 )
 TOKEN = "administrator"
+NAMES = MachineNames("lab-", "etcd", "lab-deployer", "lab:own-node", "lab-device-plugin")
 SECONDS = 150.0
 ANYWHERE = [{"operator": "Exists"}]
 
@@ -64,10 +66,10 @@ def boot_attributes(role: str, own: dict[str, str], changes: dict[str, str]) -> 
     """What a machine of a role boots with; keys of `changes` with _ for -."""
     return {
         "startup-script": "#!/bin/bash",
-        "tpu-role": role,
-        "tpu-kubernetes-version": VERSION,
-        "tpu-containerd-version": "2.1.*",
-        "tpu-join-secret": secret("join"),
+        "lab-role": role,
+        "lab-kubernetes-version": VERSION,
+        "lab-containerd-version": "2.1.*",
+        "lab-join-secret": secret("join"),
         **own,
         **{key.replace("_", "-"): value for key, value in changes.items()},
     }
@@ -75,9 +77,9 @@ def boot_attributes(role: str, own: dict[str, str], changes: dict[str, str]) -> 
 
 NODE_ATTRIBUTES = {
     "kube-labels": TPU_LABELS,
-    "tpu-node-labels": f"{TPU_LABELS},team=a",
-    "tpu-node-taints": "google.com/tpu=present:NoSchedule",
-    "tpu-max-pods": "32",
+    "lab-node-labels": f"{TPU_LABELS},team=a",
+    "lab-node-taints": "google.com/tpu=present:NoSchedule",
+    "lab-max-pods": "32",
 }
 
 
@@ -164,17 +166,17 @@ class Lab:
         """A control-plane machine on its data disk, behind the load balancer."""
         name = f"lab-cp-{replica}"
         own = {
-            "tpu-endpoint-secret": secret("endpoint"),
-            "tpu-access-secret": secret("access"),
-            "tpu-cluster-name": "lab",
-            "tpu-api-address": API_ADDRESS,
-            "tpu-pods-cidr": "10.16.0.0/14",
-            "tpu-services-cidr": "10.20.0.0/20",
-            "tpu-max-pods": "110",
-            "tpu-replicas": "1",
-            "tpu-replica": str(replica),
+            "lab-endpoint-secret": secret("endpoint"),
+            "lab-access-secret": secret("access"),
+            "lab-cluster-name": "lab",
+            "lab-api-address": API_ADDRESS,
+            "lab-pods-cidr": "10.16.0.0/14",
+            "lab-services-cidr": "10.20.0.0/20",
+            "lab-max-pods": "110",
+            "lab-replicas": "1",
+            "lab-replica": str(replica),
         }
-        data = {"deviceName": "data", "source": f"projects/{PROJECT}/zones/{ZONE}/disks/{name}-data"}
+        data = {"deviceName": NAMES.data_disk, "source": f"projects/{PROJECT}/zones/{ZONE}/disks/{name}-data"}
         body = self.machine(name, "e2-standard-4", MASTERS, boot_attributes("control-plane", own, changes))
         self.cloud.ok("POST", f"{ZONAL}/instances", {**body, "disks": [*body["disks"], data]})
         member = {"instances": [{"instance": f"projects/{PROJECT}/zones/{ZONE}/instances/{name}"}]}
@@ -245,7 +247,7 @@ class Lab:
 @contextmanager
 def laboratory(run_dir: Path, state: Path | None = None) -> Iterator[Lab]:
     """A project with machines that boot, in `run_dir`."""
-    guests = VirtualMachines(run_dir, TOKEN, Contexts(run_dir / "kubeconfig", TOKEN))
+    guests = VirtualMachines(NAMES, run_dir, TOKEN, Contexts(run_dir / "kubeconfig", TOKEN))
     with connected(guests=guests, state=state) as cloud:
         yield Lab(cloud, run_dir)
 

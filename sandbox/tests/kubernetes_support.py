@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from sandbox.adapter import Chart
+from sandbox.kubernetes.registry import SOURCES
 from sandbox.kubernetes.releases import ReleaseSpec
+from sandbox.toolchain.kubernetes_binaries import KUEUE_VERSION
 
 JOBSET_CHART = "oci://registry.k8s.io/jobset/charts/jobset"
 KUEUE_CHART = "oci://registry.k8s.io/kueue/charts/kueue"
 KUEUE_API = "kueue.x-k8s.io/v1beta2"
 ZONE = "us-east5-b"
+EVERY_CHART = tuple(Chart(address, source.versions) for address, source in SOURCES.items())
+"""What the adapter of a program can name."""
 
 
 def node_pool(name: str, machine: str, nodes: int, topology: str = "", **extra: Any) -> dict[str, Any]:
@@ -21,4 +26,4 @@ def node_pool(name: str, machine: str, nodes: int, topology: str = "", **extra: 
 
 def kueue_release(configuration: str, **options: Any) -> ReleaseSpec:
     values = {"managerConfig": {"controllerManagerConfigYaml": configuration}}
-    return ReleaseSpec("kueue", "kueue-system", KUEUE_CHART, "0.19.2", values, **options)
+    return ReleaseSpec("kueue", "kueue-system", KUEUE_CHART, KUEUE_VERSION, values, **options)

@@ -21,6 +21,7 @@ from sandbox.tests.guests_support import (
     GLOBAL,
     MANAGER,
     MASTERS,
+    NAMES,
     NODES,
     VERSION,
     ZONAL,
@@ -128,7 +129,7 @@ def test_a_group_becomes_nodes_that_live_and_die_with_their_machines(lab: Lab, c
         assert found["spec"]["podCIDR"] == instance["networkInterfaces"][0]["aliasIpRanges"][0]["ipCidrRange"]
     eventually("ready", lambda: all(is_true(joined(client, each), "Ready") for each in names))
 
-    client.apply(daemon_set("tpu-device-plugin", nodeSelector={"cloud.google.com/gke-tpu-topology": "2x2x2"}))
+    client.apply(daemon_set(NAMES.device_plugin, nodeSelector={"cloud.google.com/gke-tpu-topology": "2x2x2"}))
     for name in names:
         assert chips(client, name) == {"capacity": "4", "allocatable": "4"}
     assert TPU_RESOURCE not in joined(client, "lab-cp-0")["status"]["capacity"]
@@ -222,7 +223,7 @@ def silence(client: ApiClient, name: str) -> None:
 
 
 def test_without_kube_labels_the_device_plugin_panics(lab: Lab, client: ApiClient) -> None:
-    client.apply(daemon_set("tpu-device-plugin", nodeSelector={"cloud.google.com/gke-tpu-topology": "2x2x2"}))
+    client.apply(daemon_set(NAMES.device_plugin, nodeSelector={"cloud.google.com/gke-tpu-topology": "2x2x2"}))
     lab.make_group("bare", 1, TPU_MACHINE, kube_labels="cloud.google.com/gke-accelerator-count=4")
     joined(client, "bare-w-001")
     lab.says("bare-w-001", "panic: attribute kube-labels lacks cloud.google.com/gke-tpu-accelerator")
@@ -232,12 +233,12 @@ def test_without_kube_labels_the_device_plugin_panics(lab: Lab, client: ApiClien
 @pytest.mark.parametrize(
     ("name", "changes", "reason"),
     [
-        ("elsewhere", {"tpu_join_secret": "projects/proj/secrets/other"}, "denied on resource"),
-        ("no-number", {"tpu_max_pods": "many"}, "attribute tpu-max-pods: Input should be a valid integer"),
-        ("no-pair", {"tpu_node_labels": "a"}, "attribute tpu-node-labels: Value error, 'a' is not key=value"),
-        ("too-new", {"tpu_kubernetes_version": "1.35.0"}, "version 1.35.0 is newer than the control plane's, 1.34.2"),
-        ("forbidden", {"tpu_node_labels": "node-role.kubernetes.io/x=y"}, "is not allowed to set"),
-        ("no-effect", {"tpu_node_taints": "a=b:Never"}, 'Unsupported value: "Never"'),
+        ("elsewhere", {"lab_join_secret": "projects/proj/secrets/other"}, "denied on resource"),
+        ("no-number", {"lab_max_pods": "many"}, "attribute lab-max-pods: Input should be a valid integer"),
+        ("no-pair", {"lab_node_labels": "a"}, "attribute lab-node-labels: Value error, 'a' is not key=value"),
+        ("too-new", {"lab_kubernetes_version": "1.35.0"}, "version 1.35.0 is newer than the control plane's, 1.34.2"),
+        ("forbidden", {"lab_node_labels": "node-role.kubernetes.io/x=y"}, "is not allowed to set"),
+        ("no-effect", {"lab_node_taints": "a=b:Never"}, 'Unsupported value: "Never"'),
     ],
 )
 def test_a_wrong_attribute_keeps_a_machine_out_and_is_named(
@@ -323,20 +324,20 @@ def answers(lab: Lab) -> bool:
 
 def test_three_replicas_are_one_cluster_by_the_peers_secret(empty_lab: Lab) -> None:
     lab = empty_lab
-    several = {"tpu_replicas": "3", "tpu_peer_secret": secret("peers")}
+    several = {"lab_replicas": "3", "lab_peer_secret": secret("peers")}
     for replica in range(3):
         lab.make_disk(f"lab-cp-{replica}")
     lab.make_master(0, **several)
     lab.says("lab-cp-0", f"wrote {secret('endpoint')}/versions/1")
     first = lab.cloud.ok("GET", f"{ZONAL}/instances/lab-cp-0")["networkInterfaces"][0]["networkIP"]
-    lab.make_master(1, **several, tpu_first_address=first)
+    lab.make_master(1, **several, lab_first_address=first)
     lab.says("lab-cp-1", "Permission 'secretmanager.versions.access' denied")
     lab.cloud.ok("DELETE", f"{GLOBAL}/firewalls/replicas")
     lab.bind("peers", {MANAGER: [MASTERS], ACCESSOR: [MASTERS]})
     lab.says("lab-cp-1", f"{first}:2379 does not answer: no firewall rule lets 10.0.0.")
     lab.cloud.ok("DELETE", f"{GLOBAL}/firewalls/api")
     lab.make_firewall()
-    lab.make_master(2, **several, tpu_first_address="10.0.0.99")
+    lab.make_master(2, **several, lab_first_address="10.0.0.99")
     lab.says("lab-cp-2", "10.0.0.99:6443 does not answer: no control plane is there")
     with lab.client() as client:
         found = joined(client, "lab-cp-1")

@@ -18,7 +18,8 @@ from sandbox.kubernetes.gke import GkeCluster
 from sandbox.kubernetes.nodes import POOL_LABEL
 from sandbox.kubernetes.registry import ChartRegistry
 from sandbox.kubernetes.releases import Helm, ReleaseError, ReleaseFailedError, ReleaseSpec
-from sandbox.tests.kubernetes_support import JOBSET_CHART, KUEUE_API, kueue_release, node_pool
+from sandbox.tests.kubernetes_support import EVERY_CHART, JOBSET_CHART, KUEUE_API, kueue_release, node_pool
+from sandbox.toolchain.kubernetes_binaries import JOBSET_VERSION
 
 pytestmark = pytest.mark.sandbox
 
@@ -124,7 +125,7 @@ class World:
             run_dir, "lab", "my-project", self.resize, idle_seconds=IDLE_SECONDS, refresh_seconds=REFRESH_SECONDS
         )
         authority = self.cluster.plane.authority
-        self.registry = ChartRegistry(authority)
+        self.registry = ChartRegistry(authority, EVERY_CHART)
         variables = self.registry.variables(authority.pair.certificate)
         self.helm = Helm(self.cluster.plane.kubeconfig_path, variables)
 
@@ -184,7 +185,7 @@ def install_controllers(world: World) -> None:
     world.helm.install(
         ReleaseSpec("dra-driver-google-tpu", "dra-driver-google-tpu", DRA_CHART, "0.2.0", DRA_VALUES, wait=False)
     )
-    world.helm.install(ReleaseSpec("jobset", "jobset-system", JOBSET_CHART, "0.12.0", {}, wait=False))
+    world.helm.install(ReleaseSpec("jobset", "jobset-system", JOBSET_CHART, JOBSET_VERSION, {}, wait=False))
     world.helm.install(kueue_release(yaml.safe_dump(KUEUE_CONFIGURATION)))
 
 
@@ -430,13 +431,13 @@ def test_a_release_reports_what_the_real_provider_reports(world: World) -> None:
     release = world.helm.get("jobset", "jobset-system")
     assert release
     assert release.status == {
-        "appVersion": "v0.12.0",
+        "appVersion": f"v{JOBSET_VERSION}",
         "chart": "jobset",
         "name": "jobset",
         "namespace": "jobset-system",
         "revision": 1,
         "status": "deployed",
-        "version": "0.12.0",
+        "version": JOBSET_VERSION,
     }
     assert release.resource_names["Deployment.apps/apps/v1"] == ["jobset-system/jobset-controller"]
     assert release.resource_names["Secret/v1"] == ["jobset-system/jobset-webhook-server-cert"]
@@ -445,7 +446,7 @@ def test_a_release_reports_what_the_real_provider_reports(world: World) -> None:
 
 def test_an_upgrade_of_jobset_distrusts_its_webhook_until_the_mount_is_fresh(world: World) -> None:
     client = world.cluster.plane.client
-    release = world.helm.upgrade(ReleaseSpec("jobset", "jobset-system", JOBSET_CHART, "0.12.0", {}))
+    release = world.helm.upgrade(ReleaseSpec("jobset", "jobset-system", JOBSET_CHART, JOBSET_VERSION, {}))
     assert release.status["revision"] == 2
     refusal = eventually("refusal", lambda: refused(world, jobset("probe", "train", 4)), 10)
     assert "certificate signed by unknown authority" in refusal
@@ -535,7 +536,7 @@ def test_values_the_dra_driver_does_not_know_are_refused(
 
 def test_helm_refuses_a_second_install_under_one_name(world: World) -> None:
     with pytest.raises(ReleaseError, match="cannot re-use a name that is still in use"):
-        world.helm.install(ReleaseSpec("jobset", "jobset-system", JOBSET_CHART, "0.12.0", {}))
+        world.helm.install(ReleaseSpec("jobset", "jobset-system", JOBSET_CHART, JOBSET_VERSION, {}))
 
 
 def test_pods_of_system_priority_need_a_quota_of_their_namespace(world: World) -> None:

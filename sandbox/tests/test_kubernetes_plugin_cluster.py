@@ -30,6 +30,8 @@ from sandbox.plugins.kubernetes.provider import KubernetesProvider
 from sandbox.plugins.provider import Difference, InitializationFailed, ProviderError, State, Subject
 from sandbox.plugins.values import UNKNOWN, Secret, plain
 from sandbox.run_directory import RunDirectory
+from sandbox.tests.kubernetes_support import EVERY_CHART
+from sandbox.toolchain.kubernetes_binaries import JOBSET_VERSION
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("kubernetes-plugin")]
 
@@ -68,7 +70,7 @@ def cluster() -> Iterator[GkeCluster]:
 @pytest.fixture(scope="module", autouse=True)
 def registry(cluster: GkeCluster) -> Iterator[ChartRegistry]:
     """The registry of the charts, to which the sandbox leads the plugin."""
-    serving = ChartRegistry(cluster.plane.authority)
+    serving = ChartRegistry(cluster.plane.authority, EVERY_CHART)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in serving.variables(cluster.plane.authority.pair.certificate).items():
             patch.setenv(name, value)
@@ -444,7 +446,7 @@ def test_an_unreachable_cluster_can_be_planned_for_but_not_changed(cluster: GkeC
     release: dict[str, Any] = {
         "name": "jobset",
         "chart": JOBSET_CHART,
-        "version": "0.12.0",
+        "version": JOBSET_VERSION,
         "namespace": "jobset-system",
     }
     assert program.preview(RELEASE, "jobset", **release)["status"] is UNKNOWN
@@ -470,14 +472,14 @@ def test_a_refused_token_is_named(cluster: GkeCluster) -> None:
     ("changes", "property_", "reason"),
     [
         ({"chart": "oci://registry.example.com/charts/nginx"}, "chart", "FetchReference.*the sandbox has no registry"),
-        ({"version": "9.9.9"}, "chart", "the sandbox has no version 9.9.9 of .*jobset; known: 0.12.0"),
+        ({"version": "9.9.9"}, "chart", "the sandbox has no version 9.9.9 of .*jobset; known: " + JOBSET_VERSION),
         ({"lint": True}, "lint", "does not know this input"),
     ],
 )
 def test_a_release_that_cannot_be_is_refused_when_planned(
     program: Program, changes: dict[str, Any], property_: str, reason: str
 ) -> None:
-    inputs = {"name": "jobset", "chart": JOBSET_CHART, "version": "0.12.0", "compat": "true", **changes}
+    inputs = {"name": "jobset", "chart": JOBSET_CHART, "version": JOBSET_VERSION, "compat": "true", **changes}
     [failure] = program.provider.check(_subject(RELEASE, "jobset"), {}, inputs, SEED).failures
     assert failure.property == property_
     assert re.search(reason, failure.reason)
@@ -503,7 +505,7 @@ def test_the_jobset_chart_as_a_release(
     inputs: dict[str, Any] = {
         "name": "jobset",
         "chart": JOBSET_CHART,
-        "version": "0.12.0",
+        "version": JOBSET_VERSION,
         "namespace": "jobset-system",
         "values": {"controller": {"nodeSelector": {"cloud.google.com/gke-nodepool": "system"}}},
         "maxHistory": 2,

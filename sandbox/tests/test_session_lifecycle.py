@@ -15,8 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sandbox.run_directory import CHECKOUT, RUN_VARIABLE, RunDirectory
+from sandbox.run_directory import RunDirectory
 from sandbox.session import Plan, SandboxError, attach, running, start, stop
+from sandbox.tests.command import FOREIGN, call, command, variables
 from sandbox.tests.isolation import short_directory
 
 PLAN = Plan()
@@ -42,25 +43,8 @@ def eventually(condition: Callable[[], bool], seconds: float = 15) -> bool:
     return False
 
 
-def sandbox_command(run: RunDirectory, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "sandbox", *arguments]
-
-
-def call(run: RunDirectory, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """`python -m sandbox ...` on this run directory."""
-    return subprocess.run(
-        sandbox_command(run, *arguments),
-        cwd=CHECKOUT,
-        env={**os.environ, RUN_VARIABLE: str(run.root), "COLUMNS": "200"},
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def test_a_sandbox_lives_as_long_as_its_block(run: RunDirectory) -> None:
-    with running(run, PLAN) as session:
+    with running(run, PLAN, FOREIGN) as session:
         assert run.locked()
         assert session.inventory() == {}
         attached = attach(run)
@@ -74,40 +58,40 @@ def test_a_sandbox_lives_as_long_as_its_block(run: RunDirectory) -> None:
 
 
 def test_the_emulator_listens_on_the_loopback_interface_only(run: RunDirectory) -> None:
-    with running(run, PLAN) as session:
+    with running(run, PLAN, FOREIGN) as session:
         connections = psutil.Process(session.emulator_pid).net_connections(kind="tcp")
         listening = [c.laddr.ip for c in connections if c.status == psutil.CONN_LISTEN]
     assert set(listening) == {"127.0.0.1"}
 
 
 def test_a_second_sandbox_in_the_same_place_is_refused(run: RunDirectory) -> None:
-    with running(run, PLAN) as session:
+    with running(run, PLAN, FOREIGN) as session:
         with pytest.raises(SandboxError, match="running already"):
-            start(run, PLAN)
+            start(run, PLAN, FOREIGN)
         assert session.inventory() == {}, "the first one is not disturbed"
 
 
 def test_sandboxes_in_two_places_do_not_meet(run: RunDirectory) -> None:
     other = RunDirectory(run.root.with_name("other"))
-    with running(run, PLAN) as first, running(other, PLAN) as second:
+    with running(run, PLAN, FOREIGN) as first, running(other, PLAN, FOREIGN) as second:
         assert first.emulator_url != second.emulator_url
 
 
 def test_what_a_killed_sandbox_left_is_removed_at_the_next_start(run: RunDirectory) -> None:
-    session = start(run, PLAN)
+    session = start(run, PLAN, FOREIGN)
     (run.root / "marker").touch()
     killed = psutil.Process(session.emulator_pid)
     killed.kill()
     killed.wait()
     assert not run.locked()
     assert attach(run) is None
-    with running(run, PLAN) as anew:
+    with running(run, PLAN, FOREIGN) as anew:
         assert not (run.root / "marker").exists()
         assert anew.inventory() == {}
 
 
 def test_stopping_a_sandbox_that_has_died_removes_it(run: RunDirectory) -> None:
-    session = start(run, PLAN)
+    session = start(run, PLAN, FOREIGN)
     killed = psutil.Process(session.emulator_pid)
     killed.kill()
     killed.wait()
@@ -120,7 +104,7 @@ def test_stopping_a_sandbox_that_has_died_removes_it(run: RunDirectory) -> None:
 def test_an_emulator_that_cannot_start_is_explained(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(SandboxError, match="the emulator did not start"):
-        start(run, PLAN)
+        start(run, PLAN, FOREIGN)
     assert not run.locked()
 
 
@@ -128,9 +112,9 @@ def test_an_emulator_that_cannot_start_is_explained(run: RunDirectory, monkeypat
 def test_everything_ends_with_the_shell_that_started_it(run: RunDirectory, number: signal.Signals) -> None:
     """The shell's stdin stays open, so that it waits for commands until the signal comes."""
     shell = subprocess.Popen(
-        sandbox_command(run, "shell"),
-        cwd=CHECKOUT,
-        env={**os.environ, RUN_VARIABLE: str(run.root)},
+        command("shell"),
+        cwd=FOREIGN,
+        env=variables(run),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -151,13 +135,13 @@ def test_up_status_inventory_env_down(run: RunDirectory) -> None:
     assert call(run, "status").returncode == 1
     refused = call(run, "inventory")
     assert refused.returncode == 1
-    assert "no sandbox of this checkout is running" in refused.stdout
+    assert "no sandbox of this program is running" in refused.stdout
     assert "Traceback" not in refused.stdout + refused.stderr
 
     up = call(run, "up")
     assert up.returncode == 0, up.stdout + up.stderr
     assert run.locked()
-    assert "make down" in up.stdout
+    assert "-m sandbox down" in up.stdout
     status = call(run, "status")
     assert status.returncode == 0
     assert "127.0.0.1" in status.stdout

@@ -19,14 +19,16 @@ from sandbox import environment, toolchain
 from sandbox.environment import PLUGINS_VARIABLE, Plugins
 from sandbox.kubernetes import assets
 from sandbox.kubernetes.pki import CertificateAuthority
-from sandbox.kubernetes.registry import CHARTS, ChartRegistry
-from sandbox.run_directory import CHECKOUT, RUN_VARIABLE, RunDirectory
+from sandbox.kubernetes.registry import SOURCES, ChartRegistry
+from sandbox.run_directory import IMPORT_ROOT, RUN_VARIABLE, RunDirectory
+from sandbox.tests.command import FOREIGN
 from sandbox.tests.isolation import short_directory
+from sandbox.tests.kubernetes_support import EVERY_CHART
 
 pytestmark = pytest.mark.sandbox
 
 NAMES = ("gcp", "kubernetes")
-VERSIONS = [(chart, version) for chart, versions in CHARTS.items() for version in versions]
+VERSIONS = [(chart.address, version) for chart in EVERY_CHART for version in chart.versions]
 SAY_WHERE = '#!/bin/sh\necho "$0 $HTTPS_PROXY"\n'
 
 
@@ -74,7 +76,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
         run.backend.mkdir()
         authority = CertificateAuthority(run.kubernetes / "authority")
         run.trust_file.write_text(Path(certifi.where()).read_text() + authority.pair.certificate.read_text())
-        registry = ChartRegistry(authority)
+        registry = ChartRegistry(authority, EVERY_CHART)
         run.registry_file.write_text(registry.url)
         monkeypatch.setenv("PULUMI_HOME", str(scratch / "home"))
         yield Lab(run, scratch / "home", registry)
@@ -130,8 +132,13 @@ def test_one_plugin_may_be_installed_and_the_other_not(lab: Lab) -> None:
 def test_an_unknown_choice_is_answered_with_the_known_ones(tmp_path: Path) -> None:
     refused = subprocess.run(
         [sys.executable, "-m", "sandbox", "up"],
-        env={**os.environ, PLUGINS_VARIABLE: "real", RUN_VARIABLE: str(tmp_path / "run")},
-        cwd=CHECKOUT,
+        env={
+            **os.environ,
+            PLUGINS_VARIABLE: "real",
+            RUN_VARIABLE: str(tmp_path / "run"),
+            "PYTHONPATH": str(IMPORT_ROOT),
+        },
+        cwd=FOREIGN,
         capture_output=True,
         text=True,
         check=False,
@@ -170,7 +177,7 @@ def test_helm_pulls_each_chart_by_its_real_address(helm: Lab, tmp_path: Path, ch
         HELM_CACHE_HOME=str(users_cache),
     )
     assert done.returncode == 0, done.stderr
-    archive = CHARTS[chart][version]()
+    archive = SOURCES[chart].archive(version)
     assert (tmp_path / archive.name).read_bytes() == archive.read_bytes()
     assert not users_cache.exists(), "the user's own charts are not mixed with the sandbox's"
     shown = helm.start("kubernetes", "show", "chart", chart, "--version", version)

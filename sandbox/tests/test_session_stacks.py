@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sandbox.stacks import SECRET_PLACEHOLDER, endpoints, merged, option, words
+from sandbox.stacks import SECRET_PLACEHOLDER, endpoints, merged, option, with_runnable_packs, words
 from sandbox.tests.tiny import Run, tiny_engine
 from sandbox.toolchain.kubernetes_binaries import KUBERNETES_VERSION
 
@@ -47,6 +47,18 @@ def test_option(arguments: str, stack: str | None) -> None:
 def test_words_leave_out_flags_and_their_values() -> None:
     arguments = ["-C", "folder", "--color", "never", "stack", "-s", "dev", "init", "other", "--no-select"]
     assert words(arguments) == ["stack", "init", "other"]
+
+
+def test_packs_are_named_by_their_executable_in_every_spelling(tmp_path: Path) -> None:
+    pack = tmp_path / "policies"
+    pack.mkdir()
+    (pack / "run").touch(mode=0o755)
+    run = str(pack / "run")
+    assert with_runnable_packs(["preview", "--policy-pack", "policies"], tmp_path) == ["preview", "--policy-pack", run]
+    assert with_runnable_packs([f"--policy-pack={pack}", "up"], tmp_path) == [f"--policy-pack={run}", "up"]
+    others = ["preview", "-s", "policies", "--policy-pack", "elsewhere", "--policy-pack-config", "policies"]
+    assert with_runnable_packs(others, tmp_path) == others
+    assert words(["--policy-pack", "policies", "preview"]) == ["preview"]
 
 
 def test_merged_adds_endpoints_and_keeps_the_rest() -> None:

@@ -1,50 +1,32 @@
-"""The sample workload of the demonstration: which one, from which command, and when it counts as failed."""
+"""The sample workload of the demonstration: from which command, and when it counts as failed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sandbox import workload
 from sandbox.kubernetes.api import ApiClient
 from sandbox.kubernetes.pki import CertificateAuthority
-from sandbox.run_directory import CHECKOUT
-from sandbox.workload import Choice, Sight, WorkloadError, arguments, choose, manifest, watch
+from sandbox.workload import Sight, WorkloadError, manifest, watch
 
-BLUEPRINT = CHECKOUT / "Pulumi.blueprint.yaml"
-
-
-@pytest.mark.parametrize(
-    ("queues", "choice"),
-    [
-        ({"team": {"slices": {"serve": 1}}}, Choice("serve", "team", 1)),
-        ({"team": {"slices": {"train": 8}}}, Choice("train", "team", 2)),
-        ({"a": {"slices": {"one": 1}}, "b": {"slices": {"none": 0, "pair": 2}}}, Choice("pair", "b", 2)),
-        ({"borrower": {"slices": {"train": 0}}}, None),
-        ({}, None),
-        (None, None),
-    ],
-)
-def test_the_widest_job_is_chosen_of_queues_that_own_slices(queues: Any, choice: Choice | None) -> None:
-    assert choose({"queues": queues}) == choice
+JOB_SET = """
+print('{"kind": "JobSet", "spec": {"replicatedJobs": [{"template": {"spec": {"template": {}}}}]}}')
+"""
 
 
-def test_the_manifest_is_the_tools_own_with_a_run_time() -> None:
-    job = manifest(arguments(Choice("train", "training", 2), BLUEPRINT, "--name", "mine"), 2.5)
-    assert job["kind"] == "JobSet"
-    assert job["metadata"]["name"] == "mine"
-    assert job["metadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "training"}
-    [slices] = job["spec"]["replicatedJobs"]
-    assert slices["replicas"] == 2
+def test_the_manifest_is_the_commands_own_with_a_run_time(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(JOB_SET)
+    [slices] = manifest(["job.py"], tmp_path, 2.5)["spec"]["replicatedJobs"]
     assert slices["template"]["spec"]["template"]["metadata"]["annotations"] == {"sandbox/run-for": "2.5s"}
 
 
-def test_a_workload_that_does_not_fit_is_refused_in_the_tools_words() -> None:
-    with pytest.raises(WorkloadError, match="no queue nowhere: it has training"):
-        manifest(arguments(Choice("train", "nowhere", 1), BLUEPRINT), 1)
+def test_a_command_that_fails_is_quoted(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text("raise SystemExit('no queue nowhere')")
+    with pytest.raises(WorkloadError, match=r"job.py` failed:\nno queue nowhere"):
+        manifest(["job.py"], tmp_path, 1)
 
 
 @pytest.fixture

@@ -21,12 +21,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sandbox.toolchain.binary import Binary as Binary
+from sandbox.toolchain.binary import pinned_version
 from sandbox.toolchain.kubernetes_binaries import BINARIES as KUBERNETES_BINARIES
 from sandbox.toolchain.kubernetes_binaries import KUBEADM
 
 HERE = Path(__file__).parent
-PULUMI_VERSION = "3.259.0"
 PULUMI_SDK = "github.com/pulumi/pulumi/sdk/v3"
+PULUMI_VERSION = pinned_version("pulumi", PULUMI_SDK)
 PULUMI = Binary(
     "pulumi",
     "pulumi",

@@ -3,19 +3,23 @@ kubeadm, which no sandbox runs."""
 
 from __future__ import annotations
 
-from sandbox.toolchain.binary import Binary
+from sandbox.toolchain.binary import Binary, pinned_version
 
-KUBERNETES_VERSION = "1.36.3"
-KUEUE_VERSION = "0.19.2"
-HELM_VERSION = "3.20.2"
+# Each version is stated once, in a go.mod.
+KUBERNETES_VERSION = pinned_version("kubernetes", "k8s.io/kubernetes")
+JOBSET_VERSION = pinned_version("kubernetes", "sigs.k8s.io/jobset")
+KWOK_VERSION = pinned_version("kubernetes", "sigs.k8s.io/kwok")
+KUEUE_VERSION = pinned_version("kueue", "sigs.k8s.io/kueue")
+HELM_VERSION = pinned_version("helm", "helm.sh/helm/v3")
+_MAJOR, _MINOR, _ = KUBERNETES_VERSION.split(".")
 
 # Without these stamps every client takes the server for version 0.0.
 _KUBERNETES_STAMP = " ".join(
     (
         "-s -w",
         f"-X k8s.io/component-base/version.gitVersion=v{KUBERNETES_VERSION}",
-        "-X k8s.io/component-base/version.gitMajor=1",
-        "-X k8s.io/component-base/version.gitMinor=36",
+        f"-X k8s.io/component-base/version.gitMajor={_MAJOR}",
+        f"-X k8s.io/component-base/version.gitMinor={_MINOR}",
         f"-X k8s.io/client-go/pkg/version.gitVersion=v{KUBERNETES_VERSION}",
     )
 )

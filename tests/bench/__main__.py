@@ -22,13 +22,13 @@ import typer
 import yaml
 from rich.console import Console
 
-from sandbox.run_directory import CHECKOUT, RunDirectory
+from sandbox.run_directory import RunDirectory
 from sandbox.session import Plan, Session, running
 from tests.bench.platforms import config
-from tests.program import PROGRAM as PARTS
+from tests.sandbox.conftest import ROOT, link_checkout
 
 SIZES = (10, 100, 1000)
-PAGE = CHECKOUT / "docs" / "performance.md"
+PAGE = ROOT / "docs" / "performance.md"
 REPEATS = 3
 
 SPEC = """
@@ -83,8 +83,8 @@ def measured(code: str, size: int) -> Figures:
     for _ in range(REPEATS):
         done = subprocess.run(
             [sys.executable, "-c", REPORT + code, str(size)],
-            cwd=CHECKOUT,
-            env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             check=True,
@@ -126,11 +126,7 @@ def tables(sizes: tuple[int, ...], show: Callable[[str], None]) -> list[str]:
     """All rows, printed as they come."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="tpu-") as scratch:
-        folder = Path(scratch) / "project"
-        folder.mkdir()
-        for part in PARTS:
-            (folder / part).symlink_to(CHECKOUT / part)
-        (folder / ".venv").symlink_to(sys.prefix)
+        folder = link_checkout(Path(scratch) / "project")
         with running(RunDirectory(Path(scratch) / "run"), Plan(), folder) as session:
             for size in sizes:
                 bare = measured(BARE, size)

@@ -15,7 +15,7 @@ from sandbox.run_directory import RunDirectory
 from sandbox.session import Plan, running
 from tests.edits.campaign import Campaign, Outcome, prepare, report
 from tests.edits.table import BASES, GKE, GUEST, ROWS, Effect
-from tests.sandbox.conftest import Project, link_checkout
+from tests.sandbox.conftest import ROOT, Project, link_checkout
 
 # An edit that names a worker's stack needs that stack: tests/sandbox/test_engine_multikueue.py has one.
 OTHER_STACK = "organization/"
@@ -39,7 +39,7 @@ def main(
     outcomes: list[Outcome] = []
     with (
         tempfile.TemporaryDirectory(prefix="tpu-") as scratch,
-        running(RunDirectory(Path(scratch) / "run"), Plan()) as session,
+        running(RunDirectory(Path(scratch) / "run"), Plan(), ROOT) as session,
     ):
         folder = link_checkout(Path(scratch) / "project")
         project = Project(replace(session, program_dir=folder))

@@ -15,11 +15,12 @@ import pytest
 import yaml
 
 from sandbox.kubernetes.api import ApiClient
-from sandbox.run_directory import CHECKOUT, RunDirectory
+from sandbox.run_directory import RunDirectory
 from sandbox.session import Plan, Session, running
 from sandbox.tests.isolation import short_directory
-from tests.program import PROGRAM
+from tests.program import ADAPTER, PROGRAM
 
+ROOT = Path(__file__).parents[2]
 PLATFORM = "tpu-platform:platform"
 PACK = ("--policy-pack", "policies")
 # What a test leaves out of the dev stack when it is not about what runs inside: no queues, so no Kueue, and no claims.
@@ -29,7 +30,7 @@ SLIM: dict[str, Any] = {"queues": {}, "slices": {"serve": {"machine_type": "ct6e
 @pytest.fixture(scope="session")
 def sandbox_session() -> Iterator[Session]:
     """One sandbox per test process, on the stand-in plugins, whose long operations end at once."""
-    with short_directory() as scratch, running(RunDirectory(scratch / "run"), Plan()) as session:
+    with short_directory() as scratch, running(RunDirectory(scratch / "run"), Plan(), ROOT) as session:
         yield session
 
 
@@ -48,13 +49,13 @@ class Project:
 
     def write_stack(self, stack: str, **platform: Any) -> None:
         """Write `Pulumi.<stack>.yaml`: the dev stack's platform with these top-level keys set anew."""
-        content = yaml.safe_load((CHECKOUT / "Pulumi.dev.yaml").read_text())
+        content = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text())
         content["config"][PLATFORM].update(platform)
         (self.folder / f"Pulumi.{stack}.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
 
     def copy_stack(self, stack: str) -> Path:
         """Take over a stack file of the checkout as it is."""
-        return Path(shutil.copy(CHECKOUT / f"Pulumi.{stack}.yaml", self.folder))
+        return Path(shutil.copy(ROOT / f"Pulumi.{stack}.yaml", self.folder))
 
     def succeed(self, *arguments: str) -> str:
         """Run `pulumi`, which must succeed; returns its output."""
@@ -136,8 +137,8 @@ class Project:
 def link_checkout(folder: Path) -> Path:
     """A new folder with the program of this checkout, and without its stack files."""
     folder.mkdir()
-    for part in PROGRAM:
-        (folder / part).symlink_to(CHECKOUT / part)
+    for part in (*PROGRAM, *ADAPTER):
+        (folder / part).symlink_to(ROOT / part)
     (folder / ".venv").symlink_to(sys.prefix)
     return folder
 
@@ -154,8 +155,7 @@ def project(sandbox_session: Session, tmp_path: Path) -> Iterator[Project]:
 
 @pytest.fixture
 def guarded(project: Project) -> Project:
-    """A project with the checkout's policy pack beside it, for commands with PACK."""
-    environment = CHECKOUT / "policies" / ".venv" / "bin" / "python"
+    """A project whose policy pack can run, for commands with PACK."""
+    environment = project.folder / "policies" / ".venv" / "bin" / "python"
     assert environment.exists(), "the policy pack has no environment yet: run `make policies`"
-    (project.folder / "policies").symlink_to(CHECKOUT / "policies")
     return project

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from sandbox.environment import PLUGINS_VARIABLE, STAND_INS, Plugins, module_command
-from sandbox.run_directory import CHECKOUT, RUN_VARIABLE, RunDirectory
+from sandbox.run_directory import RUN_VARIABLE, RunDirectory
 from sandbox.tests.isolation import short_directory
-from tests.sandbox.conftest import SLIM, Project
+from tests.sandbox.conftest import ROOT, SLIM, Project
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def call(run: RunDirectory, *arguments: str, **variables: str) -> subprocess.Com
     """`python -m sandbox ...` in a run directory."""
     return subprocess.run(
         [sys.executable, "-m", "sandbox", *arguments],
-        cwd=CHECKOUT,
+        cwd=ROOT,
         env={**os.environ, RUN_VARIABLE: str(run.root), **variables},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -78,7 +78,7 @@ def test_a_demonstration_without_queues_says_so_and_leaves_nothing(project: Proj
     project.write_stack("slim", **SLIM)
     whole = call(run, *arguments(project.folder, "slim"))
     assert whole.returncode == 0, whole.stdout + whole.stderr
-    assert "no queue with slices" in whole.stdout
+    assert "nothing is submitted" in whole.stdout
     last = whole.stdout.rstrip().splitlines()[-1]
     assert re.fullmatch(r"(\d+) created, second preview 0 changes, \1 deleted, inventory empty \(\d+ s\)", last)
     assert not run.root.exists()

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from rules.load import load_stack_file
-from sandbox.run_directory import CHECKOUT
-from tests.sandbox.conftest import PACK, SLIM, Project
+from tests.sandbox.conftest import PACK, ROOT, SLIM, Project
 from tools.permissions import Identity, needed
 from tools.registrations import registrations
 
@@ -18,7 +17,7 @@ TAKEN = "container.clusters.create"
 
 def listed(identity: Identity) -> list[str]:
     """What an identity needs for the dev stack."""
-    return needed(registrations(load_stack_file(CHECKOUT / "Pulumi.dev.yaml"), stack="dev"), identity).names
+    return needed(registrations(load_stack_file(ROOT / "Pulumi.dev.yaml"), stack="dev"), identity).names
 
 
 def grant(project: Project, names: list[str]) -> None:

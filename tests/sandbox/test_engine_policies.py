@@ -9,9 +9,7 @@ import json
 import shutil
 from pathlib import Path
 
-from sandbox.run_directory import CHECKOUT
-from sandbox.stacks import with_runnable_packs, words
-from tests.sandbox.conftest import PACK, SLIM, Project
+from tests.sandbox.conftest import PACK, ROOT, SLIM, Project
 
 UP = ("up", "--yes", *PACK)
 
@@ -51,20 +49,8 @@ def edited(project: Project, file: str, old: str, new: str) -> None:
     """The project with its own copy of the components, one of them changed."""
     link = project.folder / "components"
     link.unlink()
-    shutil.copytree(CHECKOUT / "components", link, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "components", link, ignore=shutil.ignore_patterns("__pycache__"))
     component: Path = link / file
     text = component.read_text()
     assert old in text
     component.write_text(text.replace(old, new))
-
-
-def test_packs_are_named_by_their_executable_in_every_spelling(tmp_path: Path) -> None:
-    pack = tmp_path / "policies"
-    pack.mkdir()
-    (pack / "run").touch(mode=0o755)
-    run = str(pack / "run")
-    assert with_runnable_packs(["preview", "--policy-pack", "policies"], tmp_path) == ["preview", "--policy-pack", run]
-    assert with_runnable_packs([f"--policy-pack={pack}", "up"], tmp_path) == [f"--policy-pack={run}", "up"]
-    others = ["preview", "-s", "policies", "--policy-pack", "elsewhere", "--policy-pack-config", "policies"]
-    assert with_runnable_packs(others, tmp_path) == others
-    assert words(["--policy-pack", "policies", "preview"]) == ["preview"]

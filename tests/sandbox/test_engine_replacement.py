@@ -13,8 +13,7 @@ from typing import Any
 
 import httpx
 
-from sandbox.run_directory import CHECKOUT
-from tests.sandbox.conftest import SLIM, Project
+from tests.sandbox.conftest import ROOT, SLIM, Project
 
 STACK = "place"
 LOST = "When a cluster was lost, or replaced and the update stopped half-way"
@@ -24,7 +23,7 @@ CREATE_CLUSTER = {"method": "POST", "path": "/clusters$"}
 
 def documented(section: str, after: str = "") -> list[str]:
     """The commands of the first block of a section of docs/operations.md, or of the first one after some words."""
-    text = (CHECKOUT / "docs" / "operations.md").read_text().partition(f"### {section}\n")[2]
+    text = (ROOT / "docs" / "operations.md").read_text().partition(f"### {section}\n")[2]
     block = text[text.index(after) :].partition("```console\n")[2].partition("```")[0]
     return [line.removeprefix("$ ") for line in block.splitlines()]
 

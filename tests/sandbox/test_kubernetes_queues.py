@@ -17,6 +17,7 @@ from sandbox.kubernetes.gke import GkeCluster
 from sandbox.kubernetes.registry import ChartRegistry
 from sandbox.kubernetes.releases import Helm, ReleaseSpec
 from sandbox.tests.kubernetes_support import JOBSET_CHART, KUEUE_API, kueue_release, node_pool
+from sandbox_adapter import PROGRAM as ADAPTER
 from tests.graph.recording import record_main
 from tests.platforms import PROJECT, load, raw
 from tests.sandbox.admission import apply_recorded, within
@@ -45,7 +46,7 @@ def client() -> Iterator[ApiClient]:
     with tempfile.TemporaryDirectory(prefix="tpu-") as scratch:
         cluster = GkeCluster(Path(scratch), "lab", PROJECT, lambda _name, _nodes: None)
         authority = cluster.plane.authority
-        registry = ChartRegistry(authority)
+        registry = ChartRegistry(authority, ADAPTER.charts)
         cluster.start()
         try:
             labels = {FLAVOR_LABEL: FLAVOR.name}
@@ -55,7 +56,9 @@ def client() -> Iterator[ApiClient]:
             found = cluster.plane.client
             helm = Helm(cluster.plane.kubeconfig_path, registry.variables(authority.pair.certificate))
             apply_recorded(found, graph, "Namespace")
-            helm.install(ReleaseSpec("jobset", "jobset-system", JOBSET_CHART, "0.12.0", {}, wait=False))
+            helm.install(
+                ReleaseSpec("jobset", "jobset-system", JOBSET_CHART, PLATFORM.software.jobset.version, {}, wait=False)
+            )
             helm.install(kueue_release(kueue_configuration.render(kueue_configuration.configuration(PLATFORM))))
             within(PATIENCE, lambda: _applied(found, graph))
             found.create(suspended(of_job("older", BOTH)))

@@ -14,11 +14,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from sandbox.run_directory import CHECKOUT
 from sandbox.stacks import endpoints
 from sandbox.tests.emulated_google import Cloud, connected, subnetwork
 from tests.graph.emulated import EmulatedCloud, recorded
 from tests.platforms import raw
+from tests.sandbox.conftest import ROOT
 from tools.__main__ import app
 
 Json = dict[str, Any]
@@ -153,7 +153,7 @@ def test_missing_permissions(cloud: Cloud, run: Run) -> None:
 
 @pytest.mark.parametrize("cluster", [{}, {"kind": "self-managed"}], ids=["gke", "self-managed"])
 def test_what_the_page_says_it_needs_to_read_is_enough(cloud: Cloud, run: Run, cluster: Json) -> None:
-    section = (CHECKOUT / "docs" / "preflight.md").read_text().partition("## What it needs to read")[2]
+    section = (ROOT / "docs" / "preflight.md").read_text().partition("## What it needs to read")[2]
     named = re.findall(r"`([a-z]+\.[a-zA-Z]+\.[a-zA-Z]+)`", section)
     assert "compute.zones.get" in named
     cloud.control("reservations", RESERVATION)

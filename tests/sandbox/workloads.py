@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from sandbox import workload
 from sandbox.kubernetes.api import ApiClient, Object, condition, is_true
 from sandbox.kubernetes.nodes import POOL_LABEL
+from sandbox_adapter import Choice, choose, workload_command
 from tests.sandbox.conftest import Project
 
 T = TypeVar("T")
@@ -55,13 +56,14 @@ class Jobs:
     """The jobs of one stack, in its cluster."""
 
     client: ApiClient
-    stack_file: Path
-    choice: workload.Choice
+    folder: Path
+    stack: str
+    choice: Choice
 
     def submit(self, name: str, seconds: float) -> Object:
         """A job of the stack's widest slices, from the tool's manifest; its pods run for `seconds`."""
-        arguments = workload.arguments(self.choice, self.stack_file, "--name", name)
-        return self.client.apply(workload.manifest(arguments, seconds))
+        arguments = workload_command(self.stack, self.choice, "--name", name)
+        return self.client.apply(workload.manifest(arguments, self.folder, seconds))
 
     def pods(self, job: Object) -> list[Object]:
         metadata = job["metadata"]
@@ -116,7 +118,7 @@ class Jobs:
 def jobs_of(project: Project, stack: str) -> Iterator[Jobs]:
     """The jobs of a stack that is up and has a queue."""
     outputs: dict[str, Any] = project.outputs(stack)
-    choice = workload.choose(outputs)
+    choice = choose(outputs)
     assert choice
     with project.session.cluster_client(outputs["cluster"]["endpoint"]) as client:
-        yield Jobs(client, project.folder / f"Pulumi.{stack}.yaml", choice)
+        yield Jobs(client, project.folder, stack, choice)

@@ -211,7 +211,7 @@ def _outputs(inputs: Mapping[str, Any], release: Release) -> dict[str, Any]:
 
 def _importable(release: Release) -> dict[str, Any]:
     status = release.status
-    chart = next((address for address in registry.CHARTS if address.endswith(f"/{status['chart']}")), status["chart"])
+    chart = next((address for address in registry.SOURCES if address.endswith(f"/{status['chart']}")), status["chart"])
     return {
         "name": status["name"],
         "namespace": status["namespace"],

@@ -1,0 +1,106 @@
+"""What the sandbox is told of this program, and all that it is told (`sandbox/adapter.py`); pyproject.toml names it."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from rich.table import Table
+
+from plan.charts import CHARTS
+from plan.charts import Chart as Row
+from platform_config.software import Software
+from sandbox.adapter import Chart, MachineNames, Outputs, Program, SampleJob
+
+# A sample job spans this many slices where its queue has them.
+SLICES = 2
+# Columns of the table of slices: heading and key of the stack's `slices` output.
+SLICE_COLUMNS = (
+    ("machine type", "machine_type"),
+    ("topology", "topology"),
+    ("capacity", "capacity"),
+    ("slices", "count"),
+    ("hosts each", "hosts"),
+    ("chips each", "chips"),
+    ("USD per hour", "price_per_hour_usd"),
+)
+
+
+def _chart(row: Row) -> Chart:
+    """A chart with every version that a stack file may name."""
+    software = Software.model_fields[row.part.replace("-", "_")].annotation
+    assert software
+    return Chart(row.reference, get_args(software.model_fields["version"].annotation))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a sample job asks for: so many slices of a group, from a queue."""
+
+    slices: str
+    queue: str
+    count: int
+
+
+def choose(outputs: Outputs) -> Choice | None:
+    """The queue and slices of the stack's `queues` output that give the widest job. None where no queue owns slices."""
+    choices = [
+        Choice(slices, name, min(quota, SLICES))
+        for name, queue in (outputs.get("queues") or {}).items()
+        for slices, quota in queue["slices"].items()
+        if quota
+    ]
+    return max(choices, key=lambda choice: choice.count, default=None)
+
+
+def workload_command(stack: str, choice: Choice, *more: str) -> tuple[str, ...]:
+    """The arguments of Python that print the job's manifest."""
+    wanted = ("--queue", choice.queue, "--slices", str(choice.count), "-f", _stack_file(stack))
+    return ("-m", "tools", "workload", choice.slices, *wanted, *more)
+
+
+def _sample_job(stack: str, outputs: Outputs) -> SampleJob | None:
+    choice = choose(outputs)
+    return SampleJob(workload_command(stack, choice), outputs["cluster"]["endpoint"]) if choice else None
+
+
+def _explanation(stack: str) -> tuple[str, ...]:
+    return ("-m", "tools", "explain", "-f", _stack_file(stack))
+
+
+def _stack_file(stack: str) -> str:
+    return f"Pulumi.{stack}.yaml"
+
+
+def tables(outputs: Outputs) -> tuple[Table, Table]:
+    """How to reach the cluster and what the platform comes to in all; one row for each group of slices."""
+    cluster = Table(show_header=False)
+    for section in ("cluster", "totals"):
+        for key, value in (outputs.get(section) or {}).items():
+            cluster.add_row(key, _cell(value))
+        cluster.add_section()
+    slices = Table("slice", *(heading for heading, _ in SLICE_COLUMNS))
+    for name, plan in (outputs.get("slices") or {}).items():
+        slices.add_row(name, *(_cell(plan.get(key)) for _, key in SLICE_COLUMNS))
+    return cluster, slices
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "unknown"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+PROGRAM = Program(
+    charts=tuple(map(_chart, CHARTS)),
+    # As in plan/hosts.py, components/compute/bootstrap and components/kubernetes/device_plugin.py.
+    machines=MachineNames(
+        attribute_prefix="tpu-",
+        data_disk="data",
+        deployer="tpu-platform-deployer",
+        own_node="tpu-platform:own-node",
+        device_plugin="tpu-device-plugin",
+    ),
+    explain=_explanation,
+    tables=tables,
+    job=_sample_job,
+)
