@@ -14,6 +14,7 @@ from sandbox.tests.packaging import SANDBOX, wheel
 
 BESIDE = {"pyproject.toml", "requirements.in", "requirements.txt", "README.md", "toolchain/go-requirements.in"}
 """Files of the folder that nothing reads at run time."""
+ITSELF = {"sandbox", *sys.stdlib_module_names}
 
 
 def files() -> Iterator[Path]:
@@ -38,17 +39,15 @@ def test_the_wheel_has_every_file(tmp_path: Path) -> None:
 def test_it_imports_only_itself_and_what_it_declares() -> None:
     lines = (SANDBOX / "requirements.in").read_text().splitlines()
     declared = {normal(re.split(r"[<>=]", line)[0]) for line in lines if not line.startswith("#")}
-    distributions = packages_distributions()
-    used: set[str] = set()
-    foreign = set()
-    for path in files():
-        for package in imported(path) if path.suffix == ".py" else ():
-            found = {normal(name) for name in distributions.get(package, [])} & declared
-            used |= found
-            if not found and package != "sandbox" and package not in sys.stdlib_module_names:
-                foreign.add((path.name, package))
-    assert foreign == set()
-    assert declared == used
+    providers = {package: {normal(name) for name in names} for package, names in packages_distributions().items()}
+    packages = {package for path in files() if path.suffix == ".py" for package in imported(path)} - ITSELF
+    assert {package for package in packages if not providers.get(package, set()) & declared} == set()
+    assert declared == {name for package in packages for name in providers[package] & declared}
+
+
+def test_its_tests_import_nothing_of_the_program_beside_it() -> None:
+    packages = {package for path in (SANDBOX / "tests").rglob("*.py") for package in imported(path)}
+    assert packages - ITSELF - packages_distributions().keys() == set()
 
 
 def imported(path: Path) -> Iterator[str]:

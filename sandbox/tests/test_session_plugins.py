@@ -129,6 +129,21 @@ def test_one_plugin_may_be_installed_and_the_other_not(lab: Lab) -> None:
     assert "installed in" in origins["kubernetes plugin"]
 
 
+def test_a_plugin_without_its_sdk_is_left_out(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that puts nothing into its clusters has no kubernetes SDK."""
+    version = importlib.metadata.version
+
+    def without_kubernetes(name: str) -> str:
+        if name == "pulumi-kubernetes":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return version(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", without_kubernetes)
+    origins = lab.install()
+    assert origins["kubernetes plugin"] == "none: the package pulumi-kubernetes is not installed beside the sandbox"
+    assert [path.name for path in (lab.run.pulumi_home / "plugins").iterdir()] == [lab.folder("gcp").name]
+
+
 def test_an_unknown_choice_is_answered_with_the_known_ones(tmp_path: Path) -> None:
     refused = subprocess.run(
         [sys.executable, "-m", "sandbox", "up"],
