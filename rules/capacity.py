@@ -27,7 +27,7 @@ def dws_generation(view: SliceView) -> Iterator[Finding]:
 
 @SLICE.rule(
     "dws-duration",
-    reason="The Dynamic Workload Scheduler lends hosts for at most seven days.",
+    reason="Hosts of the Dynamic Workload Scheduler run for at most seven days.",
     source="GKE documentation, flex-start",
 )
 def dws_duration(view: SliceView) -> Iterator[Finding]:
@@ -37,14 +37,14 @@ def dws_duration(view: SliceView) -> Iterator[Finding]:
         if given and model.longest_run and int(given[:-1]) > model.longest_run:
             yield Finding(
                 f"{path}.max_run_duration",
-                f"{given} is longer than the seven days that {capacity.model} lends hosts for",
+                f"{given} is longer than seven days, the longest time for {capacity.model} hosts",
                 "write 7d or less",
             )
 
 
 @SLICE.rule(
     "run-duration",
-    reason="Compute Engine limits the run time of a machine to 30 seconds up to 120 days.",
+    reason="Compute Engine allows a run time limit of 30 seconds to 120 days.",
     source="Compute Engine documentation, limit the run time of a VM",
 )
 def run_duration(view: SliceView) -> Iterator[Finding]:
@@ -73,7 +73,7 @@ def capacity_assumed(view: SliceView) -> Iterator[Finding]:
 @SLICE.rule(
     "dws-autoscales",
     backend="gke",
-    reason="Flex-start pools begin without hosts and get them on demand; a fixed number cannot be asked for.",
+    reason="Flex-start pools start without hosts and get them when pods need them, so they cannot have a fixed size.",
     source="GKE documentation, flex-start; cluster-toolkit gke-consumption-options",
 )
 def dws_autoscales(view: SliceView) -> Iterator[Finding]:
@@ -106,7 +106,7 @@ def flex_multi_host(view: SliceView) -> Iterator[Finding]:
 @SLICE.rule(
     "fallback-order",
     backend="gke",
-    reason="A ComputeClass tries pools in order; queued pools are filled by Kueue, and a repeated model adds nothing.",
+    reason="A ComputeClass tries pools in order. Kueue fills queued pools, and a repeated model adds nothing.",
     source="GKE documentation, ComputeClass; accelerated-platforms compute classes",
 )
 def fallback_order(view: SliceView) -> Iterator[Finding]:
@@ -129,7 +129,7 @@ def fallback_order(view: SliceView) -> Iterator[Finding]:
 
 @SLICE.rule(
     "reservation-parts",
-    reason="A sub-block is addressed within its block, and a slice lies in one sub-block.",
+    reason="A sub-block is named together with its block, and a slice uses one sub-block.",
     source="GKE documentation, reservation block and sub-block consumption; xpk core/reservation.py",
 )
 def reservation_parts(view: SliceView) -> Iterator[Finding]:
@@ -138,7 +138,7 @@ def reservation_parts(view: SliceView) -> Iterator[Finding]:
             continue
         if capacity.block is None:
             yield Finding(
-                f"{path}.block", "is missing: a sub-block is addressed within its block", "name the block as well"
+                f"{path}.block", "is missing: a sub-block is named together with its block", "name the block as well"
             )
         given = len(capacity.sub_block)
         if given not in (1, view.spec.count):
@@ -198,7 +198,7 @@ def inactive_reservation(view: SliceView) -> Iterator[Finding]:
 @SLICE.rule(
     "reservation-ends",
     level="warning",
-    reason="Hosts disappear when a calendar reservation ends.",
+    reason="Google takes the hosts back when a calendar reservation ends.",
     source="GKE documentation, calendar reservations",
 )
 def reservation_ends(view: SliceView) -> Iterator[Finding]:
@@ -206,7 +206,7 @@ def reservation_ends(view: SliceView) -> Iterator[Finding]:
         if isinstance(capacity, Reservation) and capacity.ends:
             yield Finding(
                 f"{path}.ends",
-                f"hosts of {view.name} are taken back on {capacity.ends}",
+                f"Google takes the hosts of {view.name} back on {capacity.ends}",
                 "remove the slice before that day, or set active: false",
             )
 
@@ -214,7 +214,7 @@ def reservation_ends(view: SliceView) -> Iterator[Finding]:
 @SLICE.rule(
     "periodic-maintenance",
     backend="gke",
-    reason="Hosts are maintained periodically only within a reservation made that way.",
+    reason="Only reservations with periodic maintenance allow it for their hosts.",
     source="xpk: 'is incorrect for the requested resources'",
 )
 def periodic_maintenance(view: SliceView) -> Iterator[Finding]:

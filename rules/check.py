@@ -26,10 +26,10 @@ SCOPES: dict[str, Scope[Any]] = {
 
 
 def check(platform: Platform, *, backend: Backend | None, complete: bool = True) -> tuple[ConfigError, ...]:
-    """Every violation of a rule; empty when the platform is sound.
+    """Every violation of a rule; empty when the platform breaks none.
 
-    `backend`: the platform's; None: it is not known what was meant, so only rules of both back ends speak.
-    `complete`: the platform is all that a person wrote, so what a queue does not find there does not exist.
+    `backend`: the platform's; None if unknown, so that only rules of both back ends run. `complete`: false if malformed
+    parts were left out, so that rules about missing slices of queues do not run.
     """
     elsewhere = platform.shared_slices if platform.is_manager else {}
     refusals = _shape_refusals("slices", platform.slices) | _shape_refusals("multikueue.slices", elsewhere)
@@ -39,14 +39,14 @@ def check(platform: Platform, *, backend: Backend | None, complete: bool = True)
         for name, spec in platform.slices.items()
         if f"slices.{name}" not in refusals
     ]
-    # Platform rules count pools and addresses, for which every slice must have a shape.
+    # Platform rules count pools and addresses, so every slice must have a shape first.
     known = platform.model_copy(update={"slices": {view.name: view.spec for view in views}})
     counted = known
     if platform.multikueue:
         elsewhere = {name: spec for name, spec in elsewhere.items() if f"multikueue.slices.{name}" not in refusals}
         counted = known.model_copy(update={"multikueue": platform.multikueue.model_copy(update={"slices": elsewhere})})
     if too_large := [ConfigError(*_complete("", found)) for found in SIZE.findings(counted, "error", backend)]:
-        # A pool for each of a billion slices would take all memory, and say nothing more.
+        # To plan a pool for each of a billion slices would take all memory and find nothing more.
         return (*errors, *too_large)
     for view in views:
         errors += (
@@ -54,7 +54,7 @@ def check(platform: Platform, *, backend: Backend | None, complete: bool = True)
         )
     errors += (ConfigError(*_complete("", found)) for found in PLATFORM.findings(known, "error", backend))
     if complete and not refusals:
-        # Queues share out slices wherever these are.
+        # Queues also share slices of a manager's workers.
         shared = platform.model_copy(update={"slices": platform.shared_slices})
         errors += (ConfigError(*_complete("", found)) for found in QUEUES.findings(shared, "error", backend))
     return tuple(errors)
@@ -67,7 +67,7 @@ def _shape_refusals(path: str, slices: Mapping[str, Slice]) -> dict[str, ConfigE
 
 
 def warnings(platform: Platform) -> tuple[ConfigWarning, ...]:
-    """What is legal but likely to disappoint, of a platform without errors."""
+    """Warnings about legal but risky settings, for a platform without errors."""
     found = []
     for name, spec in platform.slices.items():
         view = SliceView(platform, name, spec, resolve(spec))
@@ -77,5 +77,5 @@ def warnings(platform: Platform) -> tuple[ConfigWarning, ...]:
 
 
 def _complete(base: str, finding: Finding) -> Finding:
-    """The finding with its path as it stands in the stack file."""
+    """The finding with its full path in the stack file."""
     return finding._replace(path=below(".".join(part for part in (base, finding.path) if part)))

@@ -1,9 +1,9 @@
-"""What stands already, and whether a configuration would put another cluster in its place.
+"""Refuses a configuration that would replace the existing cluster.
 
-Project, name, location, network and ranges make a cluster that cluster: nothing can change them, so the engine would
-delete it, with everything that runs there, to make another one. That is never what an edit is meant to do.
+Nothing can change a cluster's project, name, location, network and ranges. So after such an edit the engine would
+delete the cluster, with everything that runs there, and create another one. Nobody means that by an edit.
 
-What stands is read from the stack's state, so it is known also where an update made the cluster and then failed.
+The stack's state shows the existing cluster, also after an update that created it and then failed.
 """
 
 import base64
@@ -28,7 +28,7 @@ from platform_config.self_managed import ExistingCluster, SelfManagedCluster
 
 @dataclass(frozen=True)
 class Trait:
-    """One thing that makes a cluster that cluster: where it is written, what it is, what it would be."""
+    """One unchangeable property of a cluster: its path, its value now, and its value after the edit."""
 
     path: str
     was: str
@@ -38,15 +38,15 @@ class Trait:
     def refused(self) -> ConfigError:
         return ConfigError(
             self.path,
-            f"was {self.was} and would be {self.would_be}: that is another cluster, and the one that stands would be "
+            f"was {self.was} and would be {self.would_be}: that is another cluster, and the existing one would be "
             "deleted with everything in it",
-            f"write {self.was} again. For another cluster, take another stack; to give this one up, `pulumi destroy` "
+            f"write {self.was} again. For another cluster, take another stack; to delete this one, `pulumi destroy` "
             "before the edit",
         )
 
 
 def another_cluster(platform: Platform, standing: Standing) -> list[ConfigError]:
-    """Why a platform would be another cluster than the one that stands; empty where it would not, or none stands."""
+    """Why a platform would replace the existing cluster; empty where it would not, or where there is none."""
     kind = standing.kind
     if kind is None:
         return []
@@ -110,7 +110,7 @@ def _self_managed(platform: Platform, standing: Standing) -> Iterator[Trait]:
 
 
 def _existing(platform: Platform, standing: Standing) -> Iterator[Trait]:
-    """A cluster of others may get another address or another certificate; with both it is another cluster."""
+    """An existing cluster may get a new address or a new certificate; with both new it is another cluster."""
     cluster = platform.cluster
     assert isinstance(cluster, ExistingCluster)
     try:
@@ -126,7 +126,7 @@ TRAITS = {"gke": _gke, "self-managed": _self_managed, "existing": _existing}
 
 
 def _network(platform: Platform, standing: Standing, subnetwork: str) -> Iterator[Trait]:
-    """`subnetwork`: the one that the cluster is in, empty where that is not known."""
+    """`subnetwork`: the cluster's, empty where unknown."""
     spec = platform.network
     if isinstance(spec, ExistingNetwork):
         if _has_own_network(standing):
@@ -139,7 +139,7 @@ def _network(platform: Platform, standing: Standing, subnetwork: str) -> Iterato
         yield Trait(below("network.kind"), "existing", spec.kind)
         return
     nodes = str((standing.found(SUBNET) or {}).get("ipCidrRange") or "")
-    # A subnet can grow around what is in it, and nothing else.
+    # The range of a subnet can only grow.
     if nodes and not IPv4Network(nodes).subnet_of(IPv4Network(spec.nodes_cidr)):
         yield Trait(below("network.nodes_cidr"), nodes, spec.nodes_cidr)
     yield Trait(below("network.pods_cidr"), _secondary(standing, spec.pods_range), spec.pods_cidr)
@@ -156,7 +156,7 @@ def _secondary(standing: Standing, name: str) -> str:
 
 
 def _zones(location: str) -> str:
-    """A location as a person writes zones: those of a region are alike for its control plane."""
+    """A location in words: for a regional control plane any zone of its region is right."""
     return f"a zone of {location}" if location.count("-") == 1 else location
 
 

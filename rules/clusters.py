@@ -1,4 +1,4 @@
-"""What a cluster without GKE must satisfy: a control plane of the platform's own, or a cluster that exists."""
+"""What a cluster without GKE must satisfy, self-managed or existing."""
 
 from collections.abc import Iterator
 from ipaddress import ip_network
@@ -13,16 +13,16 @@ from platform_config.self_managed import ControlPlane, ExistingCluster, InCluste
 from rules.registry import PLATFORM, Finding
 
 OLDEST_VERSIONS = {
-    "self-managed": ("1.34", "the controllers and the DRA driver are tried with that version and later"),
+    "self-managed": ("1.34", "the controllers and the DRA driver are tested with that version and later"),
     "existing": ("1.31", "hosts join with kubeadm's configuration v1beta4"),
 }
 """By kind of cluster: the first minor version that hosts may have, and why."""
 
-# Settings of software that are read elsewhere than where it is installed.
+# Settings of software that the program reads even if it does not install it.
 READ_ELSEWHERE = {"kueue": {"topology_aware"}}
 
 WIDEST_SERVICES, NARROWEST_SERVICES = 12, 28
-"""Prefixes of the ranges that kubeadm takes for services."""
+"""Widest and narrowest range for services that kubeadm accepts."""
 
 ARM_FAMILIES = ("t2a", "c4a", "n4a", "a4x")
 
@@ -30,14 +30,14 @@ ARM_FAMILIES = ("t2a", "c4a", "n4a", "a4x")
 @PLATFORM.rule(
     "network-of-cluster",
     backend="compute",
-    reason="Hosts join a cluster within its network, so a cluster that exists has one that exists.",
+    reason="Hosts join an existing cluster in its own network, so that network must exist too.",
     source="Kubernetes documentation, the node network",
 )
 def network_of_cluster(platform: Platform) -> Iterator[Finding]:
     if isinstance(platform.cluster, ExistingCluster) and isinstance(platform.network, CreatedNetwork):
         yield Finding(
             "network",
-            "hosts of a cluster that exists join it in its own network, not in a new one",
+            "hosts join an existing cluster in its own network, not in a new one",
             "write network: {kind: existing, network: NAME, subnetwork: NAME, pods_range: NAME}",
         )
 
@@ -56,7 +56,7 @@ def services_range(platform: Platform) -> Iterator[Finding]:
 @PLATFORM.rule(
     "known-ranges",
     backend="compute",
-    reason="Firewall rules and the control plane are written in addresses, which a range's name does not tell.",
+    reason="Firewall rules and the control plane need addresses, and the name of a range does not give them.",
     source="kubeadm configuration v1beta4, networking.podSubnet; Compute Engine API, firewalls.sourceRanges",
 )
 def known_ranges(platform: Platform) -> Iterator[Finding]:
@@ -84,14 +84,14 @@ def services_range_size(platform: Platform) -> Iterator[Finding]:
 
 
 def _control_plane(platform: Platform) -> ControlPlane | None:
-    """The control plane that the platform makes itself, if it does."""
+    """The control plane that the platform creates, if any."""
     return platform.cluster.control_plane if isinstance(platform.cluster, SelfManagedCluster) else None
 
 
 @PLATFORM.rule(
     "external-access",
     backend="compute",
-    reason="An address on the internet is for somebody: whoever is not named cannot use it, and all is refused.",
+    reason="The firewall admits only the named networks to an external address: without any, nobody can use it.",
     source="Compute Engine documentation, external passthrough load balancers and firewall rules",
 )
 def external_access(platform: Platform) -> Iterator[Finding]:
@@ -132,7 +132,7 @@ def control_plane_zones(platform: Platform) -> Iterator[Finding]:
     "one-zone",
     backend="compute",
     level="warning",
-    reason="Three machines in one zone outlive a machine, not the zone.",
+    reason="Three machines in one zone survive the loss of one machine, but not of the zone.",
     source="Kubernetes documentation, highly available clusters",
 )
 def one_zone(platform: Platform) -> Iterator[Finding]:
@@ -166,7 +166,7 @@ def no_backups(platform: Platform) -> Iterator[Finding]:
     "policies-of-networks",
     backend="compute",
     level="warning",
-    reason="Pods without GKE have addresses that the VPC routes, and nothing that enforces a NetworkPolicy.",
+    reason="Without GKE the VPC routes pods' addresses, and nothing enforces a NetworkPolicy.",
     source="Kubernetes documentation, network policies; containernetworking, plugin ptp",
 )
 def policies_of_networks(platform: Platform) -> Iterator[Finding]:
@@ -175,7 +175,7 @@ def policies_of_networks(platform: Platform) -> Iterator[Finding]:
         yield Finding(
             "cluster.kind",
             "NetworkPolicies have no effect in a self-managed cluster: pods of all namespaces reach each other",
-            "for teams that must not, use GKE, or a platform each",
+            "to separate teams, use GKE, or a platform for each team",
         )
 
 
@@ -194,7 +194,7 @@ def backup_days(platform: Platform) -> Iterator[Finding]:
 @PLATFORM.rule(
     "kubernetes-version",
     backend="compute",
-    reason="What hosts install, and what runs on them, begins with a version of Kubernetes.",
+    reason="Hosts and the software on them need a minimum version of Kubernetes.",
     source="kubeadm documentation, v1beta4; kubernetes-sigs/dra-driver-google-tpu",
 )
 def kubernetes_version(platform: Platform) -> Iterator[Finding]:
@@ -218,7 +218,7 @@ def images_that_join(platform: Platform) -> Iterator[Finding]:
     if machines and not cluster.bootstrap and "image" not in cluster.model_fields_set:
         yield Finding(
             "cluster.image",
-            "is missing: with bootstrap: false machines join only if their image sees to it",
+            "is missing: with bootstrap: false machines join only if their image does it",
             "give an image of your own, or leave bootstrap out",
         )
 
@@ -226,7 +226,7 @@ def images_that_join(platform: Platform) -> Iterator[Finding]:
 @PLATFORM.rule(
     "image-architecture",
     backend="compute",
-    reason="Machines start only from an image for their processor, and one image is for all machines without TPUs.",
+    reason="An image boots only on its own processor architecture, and all machines without TPUs share one image.",
     source="Compute Engine documentation, Arm machine types",
 )
 def image_architecture(platform: Platform) -> Iterator[Finding]:
@@ -236,7 +236,7 @@ def image_architecture(platform: Platform) -> Iterator[Finding]:
         if ("amd64" if arm else "arm64") in image:
             yield Finding(
                 f"{path}.machine_type",
-                f"{machine_type} is {'an Arm' if arm else 'an x86'} machine, and cluster.image is for others",
+                f"{machine_type} is {'an Arm' if arm else 'an x86'} machine, and cluster.image is for the other kind",
                 f"use {'an x86' if arm else 'an Arm'} machine type, or another image for all",
             )
 
@@ -286,7 +286,7 @@ def cpu_group_name(platform: Platform) -> Iterator[Finding]:
 
 
 def fits_group(path: str, group: str) -> Iterator[Finding]:
-    """Whether a group's name is short enough; `path`: what it is named after."""
+    """Whether a group's name is short enough; `path`: the key that names it."""
     if (excess := len(group) - GROUP_NAME_LIMIT) > 0:
         yield Finding(
             path, f"its group {group} has more than {GROUP_NAME_LIMIT} characters", f"shorten the name by {excess}"
@@ -296,7 +296,7 @@ def fits_group(path: str, group: str) -> Iterator[Finding]:
 @PLATFORM.rule(
     "secrets-apart",
     backend="compute",
-    reason="Every host, and with it every job that breaks out, can read the join secret; the other rules the cluster.",
+    reason="Every host, and every job that escapes its container, can read the join secret; the other is admin.",
     source="Secret Manager documentation, access control; Kubernetes documentation, cluster-admin",
 )
 def secrets_apart(platform: Platform) -> Iterator[Finding]:
@@ -327,7 +327,7 @@ def worker_without_gke(platform: Platform) -> Iterator[Finding]:
 @PLATFORM.rule(
     "provides-once",
     backend="compute",
-    reason="What a cluster has, it has once.",
+    reason="Each part needs to be named only once.",
     source="this program",
 )
 def provides_once(platform: Platform) -> Iterator[Finding]:
@@ -339,7 +339,7 @@ def provides_once(platform: Platform) -> Iterator[Finding]:
 @PLATFORM.rule(
     "provides-settings",
     backend="compute",
-    reason="A setting that nothing reads is refused rather than ignored: what a cluster has is configured there.",
+    reason="A setting that nothing reads is refused rather than ignored: software of the cluster is configured there.",
     source="this program",
 )
 def provides_settings(platform: Platform) -> Iterator[Finding]:
@@ -359,15 +359,15 @@ def provides_settings(platform: Platform) -> Iterator[Finding]:
 @PLATFORM.rule(
     "provides-namespaces",
     backend="compute",
-    reason="Objects are made in namespaces that the cluster has, and it does not have them by this program's default.",
+    reason="The program uses namespaces that the cluster has, and cannot know their names.",
     source="this program",
 )
 def provides_namespaces(platform: Platform) -> Iterator[Finding]:
     if "namespaces" in platform.provided and "namespaces" not in platform.model_fields_set:
         yield Finding(
             "namespaces",
-            "are not said, and cluster.provides has them",
-            "name namespaces that the cluster has; [] if those of queues are all",
+            "are missing, and cluster.provides has them",
+            "name namespaces that the cluster has; [] if there are none besides those of queues",
         )
 
 
@@ -375,14 +375,14 @@ OTHER_DRIVER: dict[InCluster, tuple[InCluster, str]] = {
     "device-plugin": ("dra-driver", f"keep it off hosts with the label {DRA_LABEL}=true, by node affinity"),
     "dra-driver": ("device-plugin", f"let it run only on hosts with the label {DRA_LABEL}=true, by node affinity"),
 }
-"""By what a cluster has: the other one that hands out chips, and how the two keep apart."""
+"""For each driver that a cluster provides: the other driver, and how the cluster must separate the two."""
 
 
 @PLATFORM.rule(
     "provides-one-driver",
     backend="compute",
     level="warning",
-    reason="The device plugin and the DRA driver on one host hand out every chip twice; this program's keep apart.",
+    reason="The device plugin and the DRA driver on one host hand out every chip twice; this program keeps them apart.",
     source="TPU device plugin; kubernetes-sigs/dra-driver-google-tpu: runs everywhere by default",
 )
 def provides_one_driver(platform: Platform) -> Iterator[Finding]:

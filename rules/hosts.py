@@ -1,6 +1,6 @@
-"""What a slice may ask for depending on what its hosts are: GKE's, or managed instance groups of Compute Engine.
+"""What a slice may ask for on GKE only, or on Compute Engine only.
 
-Slices are written alike for both; here stands what only one of them can do, and why.
+Both use the same keys. These rules refuse the keys that the back end does not have.
 """
 
 from collections.abc import Iterator
@@ -28,10 +28,10 @@ GKE_SETTINGS = {
 """Settings of a slice that only GKE honours, and why hosts without it cannot."""
 
 GKE_ONLY_SHAPES = {("ct6e-standard-4t", "2x4"): "ct6e-standard-8t"}
-"""Machine type and topology that only GKE joins, and the machine type that is that slice by itself."""
+"""Machine type and topology that only GKE builds from several hosts, and the machine type that has it on one host."""
 
 IN_TEMPLATE = ("image", "boot_disk", "kms_key", "service_account", "tags", "resource_labels")
-"""Settings of a slice that an instance template of one's own says instead."""
+"""Settings of a slice that `instance_template` replaces."""
 
 SHORTEST_FLEX_SECONDS = 600
 
@@ -39,7 +39,7 @@ SHORTEST_FLEX_SECONDS = 600
 @SLICE.rule(
     "generation-without-gke",
     backend="compute",
-    reason="Compute Engine makes groups of TPU hosts of some generations only; others take GKE or the Cloud TPU API.",
+    reason="Compute Engine groups TPU hosts of some generations only; others need GKE or the Cloud TPU API.",
     source="Compute Engine documentation, workload policies; SkyPilot mig_utils.py; gke-labs/tpu-operator CRD",
 )
 def generation_without_gke(view: SliceView) -> Iterator[Finding]:
@@ -65,7 +65,7 @@ def v5p_without_gke(view: SliceView) -> Iterator[Finding]:
     if isinstance(images, HostImage) and not images.tried:
         yield Finding(
             view.hardware_key,
-            f"{view.shape.generation.name} as managed instance groups is documented, but nobody is known to run it",
+            f"{view.shape.generation.name} as managed instance groups is documented, but no tool is known to use it",
             "try it with one slice before you rely on it",
         )
 
@@ -89,14 +89,14 @@ def shape_without_gke(view: SliceView) -> Iterator[Finding]:
 @SLICE.rule(
     "capacity-without-gke",
     backend="compute",
-    reason="Queued provisioning and fallbacks are the work of GKE's autoscaler.",
+    reason="Only GKE's autoscaler does queued provisioning and fallbacks.",
     source="Compute Engine documentation, bulk mode: no autoscaling, no resize requests; Kueue provisioning",
 )
 def capacity_without_gke(view: SliceView) -> Iterator[Finding]:
     if len(view.spec.capacity) > 1:
         yield Finding(
             "capacity",
-            "a list is an order of fallback, which GKE's autoscaler follows; nothing does without GKE",
+            "a list is an order of fallback, which only GKE's autoscaler follows",
             "name one capacity model",
         )
     for path, capacity in view.alternatives():
@@ -112,7 +112,7 @@ def capacity_without_gke(view: SliceView) -> Iterator[Finding]:
     "bulk-capacity",
     backend="compute",
     level="warning",
-    reason="One page of Google's says that hosts made at once are reserved or flex-start, others recommend spot.",
+    reason="One page of Google's limits bulk creation to reserved and flex-start hosts; others recommend spot.",
     source="Compute Engine documentation, bulk creation in a MIG; Cloud TPU documentation, spot VMs",
 )
 def bulk_capacity(view: SliceView) -> Iterator[Finding]:
@@ -128,7 +128,7 @@ def bulk_capacity(view: SliceView) -> Iterator[Finding]:
 @SLICE.rule(
     "shortest-flex-start",
     backend="compute",
-    reason="Compute Engine lends flex-start hosts for ten minutes or longer.",
+    reason="Flex-start hosts run for ten minutes or longer.",
     source="Compute Engine API, requested run duration 600 to 604800 seconds",
 )
 def shortest_flex_start(view: SliceView) -> Iterator[Finding]:
@@ -138,7 +138,7 @@ def shortest_flex_start(view: SliceView) -> Iterator[Finding]:
         if given and model.longest_run and int(given[:-1]) < SHORTEST_FLEX_SECONDS:
             yield Finding(
                 f"{path}.max_run_duration",
-                f"{given} is shorter than the ten minutes that hosts are lent for at least",
+                f"{given} is shorter than ten minutes, the shortest time for flex-start hosts",
                 "write 10m or more",
             )
 
@@ -147,7 +147,7 @@ def shortest_flex_start(view: SliceView) -> Iterator[Finding]:
     "flex-start-edits",
     backend="compute",
     level="warning",
-    reason="Another template makes single hosts anew one by one, and a flex-start host that is gone must queue again.",
+    reason="A new template recreates single hosts one by one, and a new flex-start host must queue again.",
     source="Compute Engine documentation, update policy PROACTIVE; flex-start VMs",
 )
 def flex_start_edits(view: SliceView) -> Iterator[Finding]:
@@ -155,7 +155,7 @@ def flex_start_edits(view: SliceView) -> Iterator[Finding]:
         if model_of(capacity).gke.flex_start and not view.shape.multi_host:
             yield Finding(
                 f"{path}.model",
-                "an edit of the hosts' settings makes them anew, and new flex-start hosts wait in the queue again",
+                "an edit of the hosts' settings recreates them, and new flex-start hosts must queue again",
                 "change such a group only when its jobs may stop",
             )
 
@@ -187,7 +187,7 @@ def hosts_of_gke(view: SliceView) -> Iterator[Finding]:
 @SLICE.rule(
     "own-template",
     backend="compute",
-    reason="An instance template is the whole host: what it says cannot be said again, and it is of the same project.",
+    reason="An instance template defines the whole host, so no other key may; it must be in the platform's project.",
     source="gke-labs/tpu-operator CRD; Compute Engine API, regional instance templates",
 )
 def own_template(view: SliceView) -> Iterator[Finding]:
@@ -222,7 +222,7 @@ def own_template(view: SliceView) -> Iterator[Finding]:
 @SLICE.rule(
     "image-of-generation",
     backend="compute",
-    reason="Google's images carry the TPU driver of the generations in their name and of no others.",
+    reason="Google's images contain the TPU driver only of the generations in their name.",
     source="Cloud TPU documentation, image families of ubuntu-os-accelerator-images",
 )
 def image_of_generation(view: SliceView) -> Iterator[Finding]:
@@ -270,7 +270,7 @@ def dra_kubernetes(view: SliceView) -> Iterator[Finding]:
 @SLICE.rule(
     "no-token-in-metadata",
     backend="compute",
-    reason="Labels and taints are instance metadata, which everybody may read who may view an instance.",
+    reason="Labels and taints are in instance metadata, which everybody who may view an instance can read.",
     source="kubeadm documentation, bootstrap tokens; Compute Engine documentation, instance metadata",
 )
 def no_token_in_metadata(view: SliceView) -> Iterator[Finding]:
@@ -278,13 +278,13 @@ def no_token_in_metadata(view: SliceView) -> Iterator[Finding]:
     marks |= {f"taints[{index}]": f"{taint.key}={taint.value}" for index, taint in enumerate(view.spec.taints)}
     for path, mark in marks.items():
         if JOIN_TOKEN.search(mark):
-            yield Finding(path, "looks like a join token, and would stand in instance metadata", "use another text")
+            yield Finding(path, "looks like a join token, and many can read instance metadata", "use another text")
 
 
 @SLICE.rule(
     "drain-time",
     backend="compute",
-    reason="Hosts are emptied by the update that deletes their group, which must come to an end.",
+    reason="The update that deletes a group drains its hosts first, and must come to an end.",
     source="this program; kubectl drain --timeout",
 )
 def drain_time(view: SliceView) -> Iterator[Finding]:
@@ -307,6 +307,6 @@ def image_that_joins(view: SliceView) -> Iterator[Finding]:
     if not view.platform.compute.bootstrap and not (view.spec.image or view.spec.instance_template):
         yield Finding(
             "image",
-            "is missing: with cluster.bootstrap: false hosts join only if their image sees to it",
+            "is missing: with cluster.bootstrap: false hosts join only if their image does it",
             "give image or instance_template, or leave cluster.bootstrap out",
         )

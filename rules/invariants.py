@@ -1,7 +1,6 @@
-"""What holds for every plan because nothing else can be expressed: rules of GKE's node pools and of Compute Engine's
-managed instance groups that nobody can break.
+"""Invariants of every plan: rules of GKE's node pools and of managed instance groups that no configuration can break.
 
-They are stated as predicates, so that tests can try them on every shape and capacity model, and the docs list them.
+They are predicates, so that tests can check them for every shape and capacity model. docs/rules.md lists them.
 """
 
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from plan.slices import PoolPlan, SlicePlan
 
 
 class GroupOfPlan(NamedTuple):
-    """A managed instance group, with the plan and the pool of the plan that it is."""
+    """A managed instance group, with its plan and the pool of the plan that it implements."""
 
     plan: SlicePlan
     pool: PoolPlan
@@ -27,8 +26,8 @@ Subject = TypeVar("Subject")
 
 
 @dataclass(frozen=True)
-class Held(Generic[Subject]):
-    """A rule that every subject satisfies: every `SlicePlan`, or every `GroupOfPlan`."""
+class Invariant(Generic[Subject]):
+    """A rule that every `SlicePlan`, or every `GroupOfPlan`, satisfies."""
 
     id: str
     statement: str
@@ -57,7 +56,7 @@ def _placed(plan: SlicePlan) -> bool:
     )
 
 
-def _lent(plan: SlicePlan) -> bool:
+def _flex_start(plan: SlicePlan) -> bool:
     if not plan.model.gke.flex_start:
         return True
     return (
@@ -71,54 +70,54 @@ def _lent(plan: SlicePlan) -> bool:
     )
 
 
-HELD: tuple[Held[SlicePlan], ...] = (
-    Held(
+INVARIANTS: tuple[Invariant[SlicePlan], ...] = (
+    Invariant(
         "whole-slices",
         "A pool has no host or all hosts of its slice; autoscaled pools go from 0 to all, by per-zone bounds.",
         "xpk #751 (gang mode); vllm-project/ci-infra PR 545",
         _sized_as_slice,
     ),
-    Held(
+    Invariant(
         "one-size",
         "A pool has either a fixed number of hosts or bounds, never both.",
         "provider: Cannot set both initial_node_count and node_count",
         lambda plan: all((pool.node_count is None) != (pool.max_nodes is None) for pool in plan.pools),
     ),
-    Held(
+    Invariant(
         "hosts-times-chips",
         "Hosts times chips of a host are the chips of the slice, and a pool has at most 2,000 hosts.",
         "cluster-autoscaler: vms = product(topology) / chips per VM, gceLimitOnMigSizes",
         lambda plan: plan.hosts * plan.chips_per_host == plan.chips and plan.hosts <= MAX_HOSTS_PER_POOL,
     ),
-    Held(
+    Invariant(
         "placement",
         "Single hosts have no placement, others COMPACT and topology; tpu7x, and all without GKE, a workload policy, "
         "topology and no type.",
         "cluster-autoscaler autoscaling_gke_client_v1beta1.go; Compute Engine documentation, workload policies",
         _placed,
     ),
-    Held(
+    Invariant(
         "one-capacity-model",
-        "A pool is spot, or lent (flex-start), or reserved, or none of these; queued implies lent.",
+        "A pool is spot, flex-start, reserved, or none of these; queued implies flex-start.",
         "GKE documentation, consumption options; cluster-toolkit preconditions",
         lambda plan: (
             plan.model.gke.spot + plan.model.gke.flex_start + (plan.reservation.type == "SPECIFIC_RESERVATION") <= 1
             and plan.model.gke.flex_start >= plan.queued
         ),
     ),
-    Held(
+    Invariant(
         "lent-hosts",
         "Flex-start and queued pools are not repaired, not reserved, start empty on GKE, and last at most seven days.",
         "GKE documentation, flex-start; cluster-toolkit gke-consumption-options",
-        _lent,
+        _flex_start,
     ),
-    Held(
+    Invariant(
         "queued-label",
-        "Queued pools carry the label that goes with the taint GKE sets.",
+        "Queued pools, and no others, have the label that matches the taint that GKE sets.",
         "cluster-toolkit dws-flex-start-queued-provisioning",
         lambda plan: (plan.labels.get(QUEUED_LABEL) == "true") == plan.queued,
     ),
-    Held(
+    Invariant(
         "reservation-said",
         "Every pool says whether it uses a reservation, with exactly one value if it does.",
         "kubernetes-engine-samples get-started/main.tf",
@@ -126,7 +125,7 @@ HELD: tuple[Held[SlicePlan], ...] = (
             len(pool.reservation.values) == (pool.reservation.type == "SPECIFIC_RESERVATION") for pool in plan.pools
         ),
     ),
-    Held(
+    Invariant(
         "network-or-profile",
         "A pool has an accelerator network profile or additional networks, never both.",
         "cluster-toolkit #5896",
@@ -136,7 +135,7 @@ HELD: tuple[Held[SlicePlan], ...] = (
 
 
 def _named_and_placed(subject: GroupOfPlan) -> bool:
-    """Bulk, workload policy and several hosts go together, and the policy is that of the plan's topology."""
+    """Groups of several hosts, and no others, are bulk and have a workload policy: that of the plan's topology."""
     plan, _, group = subject
     policy = plan.placement.policy if plan.placement else None
     return group.bulk == plan.multi_host == (group.policy is not None) and group.policy == policy
@@ -151,7 +150,7 @@ def _bound_to_reservation(subject: GroupOfPlan) -> bool:
     )
 
 
-def _ended(subject: GroupOfPlan) -> bool:
+def _has_termination(subject: GroupOfPlan) -> bool:
     template, flex_start = subject.group.template, subject.plan.model.gke.flex_start
     scheduling = template.scheduling
     if flex_start and (scheduling.provisioning_model != "FLEX_START" or scheduling.restart or scheduling.up_waits):
@@ -161,7 +160,7 @@ def _ended(subject: GroupOfPlan) -> bool:
     return scheduling.termination is not None and scheduling.provisioning_model != "RESERVATION_BOUND"
 
 
-def _marked(subject: GroupOfPlan) -> bool:
+def _labelled_and_tainted(subject: GroupOfPlan) -> bool:
     plan, _, group = subject
     labels = {
         ACCELERATOR_LABEL: plan.generation.accelerator,
@@ -169,17 +168,17 @@ def _marked(subject: GroupOfPlan) -> bool:
         CHIPS_LABEL: str(plan.chips_per_host),
     }
     metadata = group.template.metadata()
-    said = dict(label.split("=") for label in metadata["tpu-node-labels"].split(","))
+    node_labels = dict(label.split("=") for label in metadata["tpu-node-labels"].split(","))
     plugin = dict(label.split("=") for label in metadata["kube-labels"].split(","))
     return (
         plugin == labels
-        and {**plan.labels, **labels}.items() <= said.items()
+        and {**plan.labels, **labels}.items() <= node_labels.items()
         and f"{TPU_TAINT}=present:NoSchedule" in metadata["tpu-node-taints"].split(",")
     )
 
 
-HELD_OF_GROUPS: tuple[Held[GroupOfPlan], ...] = (
-    Held(
+GROUP_INVARIANTS: tuple[Invariant[GroupOfPlan], ...] = (
+    Invariant(
         "group-of-a-slice",
         "A group has the hosts of its slice, or one for each single-host slice, or none before its reservation begins.",
         "Compute Engine documentation, bulk mode: a group grows from no hosts to all",
@@ -188,37 +187,37 @@ HELD_OF_GROUPS: tuple[Held[GroupOfPlan], ...] = (
             and subject.group.size == len(set(subject.group.host_names))
         ),
     ),
-    Held(
+    Invariant(
         "bulk-and-policy",
         "Groups of several hosts a slice are bulk and have the workload policy of their topology; others are neither.",
         "Compute Engine documentation, bulk mode and workload policies; gke-labs/tpu-operator CRD",
         _named_and_placed,
     ),
-    Held(
+    Invariant(
         "reservation-bound",
         "Exactly the groups with a reservation are bound to it; all others use none.",
         "gke-labs/tpu-operator CRD",
         _bound_to_reservation,
     ),
-    Held(
+    Invariant(
         "end-of-hosts",
-        "Hosts whose time is limited say what becomes of them; flex-start hosts are so, and never restarted.",
+        "Hosts with a run limit have a termination action; flex-start hosts have a run limit, and are never restarted.",
         "Compute Engine API, scheduling; terraform-provider-google acceptance tests",
-        _ended,
+        _has_termination,
     ),
-    Held(
+    Invariant(
         "marked-hosts",
         "Hosts have the TPU taint, and the TPU labels both for the device plugin and for the kubelet.",
         "TPU device plugin, metadata attribute kube-labels; GKE documentation, TPU taint",
-        _marked,
+        _labelled_and_tainted,
     ),
-    Held(
+    Invariant(
         "no-secret-metadata",
         "No instance metadata has a value that looks like a join token.",
         "kubeadm documentation, bootstrap tokens; everybody who may view an instance reads its metadata",
         lambda subject: not JOIN_TOKEN.search("\n".join(subject.group.template.metadata().values())),
     ),
-    Held(
+    Invariant(
         "names-fit",
         "Names of hosts and groups fit into 63 characters.",
         "Compute Engine API, resource names",

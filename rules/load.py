@@ -1,4 +1,4 @@
-"""A platform that was read, and that broke no rule."""
+"""Reads a platform and checks all rules."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,9 +25,9 @@ from rules.check import check
 def load_platform(raw: object, *, project: str | None, stack: str = "", keys: Iterable[str] = ()) -> Platform:
     """The platform in `raw`, the value of `tpu-platform:platform` as YAML or JSON gives it.
 
-    `project` is the value of `gcp:project`; `stack` names the origin in the headline of errors. `keys` are all of the
-    configuration's keys, among which a misspelt one may be.
-    Raises ConfigErrors with everything that is wrong, in form and by the rules.
+    `project` is the value of `gcp:project`; the headline of errors names `stack`. `keys` are all keys of the
+    configuration, to suggest the one that was misspelt. Raises ConfigErrors with everything that is wrong, in form and
+    by the rules.
     """
     errors = list(project_errors(project))
     known = project if project and is_project(project) else PLACEHOLDERS["project"]
@@ -37,7 +37,7 @@ def load_platform(raw: object, *, project: str | None, stack: str = "", keys: It
     if platform is not None:
         kind_known = not any(error.path in (below("cluster"), below("cluster.kind")) for error in malformed)
         found = check(platform, complete=not malformed, backend=platform.backend if kind_known else None)
-        # A rule that compares with a placeholder says nothing about what a person wrote.
+        # A finding about a placeholder says nothing about what a person wrote.
         errors += (error for error in found if not any(mark in error.message + error.hint for mark in MARKS))
     if errors or platform is None:
         raise ConfigErrors(errors, f"stack {stack}" if stack else "")
@@ -45,7 +45,7 @@ def load_platform(raw: object, *, project: str | None, stack: str = "", keys: It
 
 
 def load_stack_file(path: Path) -> Platform:
-    """The platform in a `Pulumi.<stack>.yaml`, read without Pulumi. Raises ConfigErrors, also where there is none."""
+    """The platform in a `Pulumi.<stack>.yaml`, read without Pulumi. Raises ConfigErrors, also where it has none."""
     config = stack_file.read(path)
     raw, project = config.get(PLATFORM_KEY), config.get(PROJECT_KEY)
     if secrets := list(secret_paths(raw, PLATFORM_KEY)) + list(secret_paths(project, PROJECT_KEY)):

@@ -1,4 +1,4 @@
-"""Whether a manager and its workers can be what they are to each other."""
+"""What managers and workers of a MultiKueue must satisfy."""
 
 from collections.abc import Iterator
 
@@ -19,10 +19,10 @@ def multikueue_role(platform: Platform) -> Iterator[Finding]:
     if settings.role == "worker":
         for key, value in (("workers", settings.workers), ("slices", settings.slices)):
             if value:
-                yield Finding(f"multikueue.{key}", "is the manager's to say", "leave it out, or write role: manager")
+                yield Finding(f"multikueue.{key}", "is a setting of managers", "leave it out, or write role: manager")
         return
     if "token" in settings.model_fields_set:
-        yield Finding("multikueue.token", "is made by each worker", "leave it out, and set it in the worker's stack")
+        yield Finding("multikueue.token", "is a setting of workers", "leave it out, and set it in the worker's stack")
     if not settings.workers:
         yield Finding("multikueue.workers", "a manager needs workers", "name at least one cluster")
     if not settings.slices:
@@ -30,7 +30,7 @@ def multikueue_role(platform: Platform) -> Iterator[Finding]:
     if platform.slices:
         yield Finding(
             "slices",
-            "a manager runs no work itself, so no queue could give these to anybody",
+            "a manager runs no work itself, so no queue could use these",
             "move them to a worker's stack, and repeat them under multikueue.slices",
         )
 
@@ -67,7 +67,7 @@ def multikueue_workers(platform: Platform) -> Iterator[Finding]:
 
 @PLATFORM.rule(
     "multikueue-slices",
-    reason="A manager only counts slices; their node pools are made, and described in full, where they run.",
+    reason="A manager only counts slices; the worker's stack describes them in full and creates their node pools.",
     source="this program; fallbacks: a ComputeClass is named after its platform",
 )
 def multikueue_slices(platform: Platform) -> Iterator[Finding]:

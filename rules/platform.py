@@ -25,7 +25,7 @@ GOOGLE_RESERVED_ADDRESSES = 4
 LARGEST_RANGE = 4
 WIDEST_ACCESS = 6
 MOST_ADDRESSES = 2**28
-"""Addresses that may reach a control plane, all networks together: those of sixteen large providers."""
+"""The most addresses that may reach a control plane, all networks together: those of sixteen large providers."""
 
 PROHIBITED_RANGES = {
     "0.0.0.0/8": "this network's own",
@@ -54,7 +54,7 @@ def pool_names_unique(platform: Platform) -> Iterator[Finding]:
     plans: dict[str, str] = {}
     for plan in platform.slice_plans:
         if plan.name in plans and plans[plan.name] == plan.group:
-            continue  # one model twice in a list of fallbacks, which a rule of slices explains
+            continue  # the same model twice in a list of fallbacks, which `fallback_order` refuses
         if plan.name in plans:
             yield Finding(
                 f"slices.{plan.group}", f"slices.{plans[plan.name]} has a fallback of that name", "choose another name"
@@ -154,10 +154,10 @@ def ranges_large_enough(platform: Platform) -> Iterator[Finding]:
 
 
 def _known_ranges(platform: Platform) -> dict[str, IPv4Network]:
-    """Ranges by their key: all of a network of the platform's own, and what is said of one that exists."""
+    """Ranges by key: all of a created network, and those of an existing network that the person gave."""
     network = platform.network
     keys = ["nodes_cidr", "pods_cidr"]
-    # Services of GKE in a network that exists have a range of the subnet, of which only the name is known.
+    # In an existing network GKE takes services from a range of the subnet, of which only the name is known.
     if isinstance(network, CreatedNetwork) or isinstance(platform.cluster, SelfManagedCluster):
         keys.append("services_cidr")
     return {key: IPv4Network(getattr(network, key)) for key in keys if getattr(network, key)}
@@ -187,7 +187,7 @@ def maintenance_window(platform: Platform) -> Iterator[Finding]:
 
 
 def _occurrences(recurrence: str) -> int:
-    """How often a window surely opens within the rolling days."""
+    """The fewest times that a window opens within the rolling days."""
     if recurrence == "FREQ=DAILY":
         return ROLLING_DAYS
     return len(recurrence.split(",")) * (ROLLING_DAYS // 7)
@@ -200,7 +200,7 @@ def _moment(value: str) -> datetime:
 @PLATFORM.rule(
     "maintenance-exclusions",
     backend="gke",
-    reason="Exclusions are told apart by name; all upgrades can be held for a limited time only.",
+    reason="Names identify exclusions; NO_UPGRADES can last for a limited time only.",
     source="GKE documentation, maintenance exclusions",
 )
 def maintenance_exclusions(platform: Platform) -> Iterator[Finding]:
@@ -222,7 +222,7 @@ def maintenance_exclusions(platform: Platform) -> Iterator[Finding]:
 
 @PLATFORM.rule(
     "cpu-machine-in-zone",
-    reason="TPU zones can lack common machine families, which fails the whole cluster.",
+    reason="Some TPU zones lack common machine families; a wrong one fails the whole cluster.",
     source="keras-team/kinetic #305",
 )
 def cpu_machine_in_zone(platform: Platform) -> Iterator[Finding]:
@@ -239,7 +239,7 @@ def cpu_machine_in_zone(platform: Platform) -> Iterator[Finding]:
 @PLATFORM.rule(
     "pool-bounds",
     backend="gke",
-    reason="A pool has at least its fewest nodes.",
+    reason="The minimum of a pool cannot be above its maximum.",
     source="GKE API, autoscaling",
 )
 def pool_bounds(platform: Platform) -> Iterator[Finding]:
@@ -266,7 +266,7 @@ def cpu_pool_name(platform: Platform) -> Iterator[Finding]:
 
 @PLATFORM.rule(
     "pool-labels",
-    reason="Labels in Google's and Kubernetes' domains are set for you, and drift when declared.",
+    reason="Google and Kubernetes set the labels in their domains; these drift when declared.",
     source="Kubernetes label syntax",
 )
 def pool_labels(platform: Platform) -> Iterator[Finding]:
@@ -276,7 +276,7 @@ def pool_labels(platform: Platform) -> Iterator[Finding]:
 
 @PLATFORM.rule(
     "namespaces",
-    reason="Namespaces of the system are not for workloads, and exist already.",
+    reason="System namespaces are not for workloads, and exist already.",
     source="Kubernetes and GKE documentation",
 )
 def namespaces(platform: Platform) -> Iterator[Finding]:
@@ -317,7 +317,7 @@ def sub_blocks_once(platform: Platform) -> Iterator[Finding]:
             taken[name] = taken.get(name, 0) + hosts
 
 
-@PLATFORM.rule("prices", reason="A price is that of a generation.", source="this program")
+@PLATFORM.rule("prices", reason="Prices are given for each TPU generation.", source="this program")
 def prices(platform: Platform) -> Iterator[Finding]:
     for name in platform.prices:
         if name not in GENERATIONS:
@@ -335,7 +335,7 @@ def platform_labels(platform: Platform) -> Iterator[Finding]:
 
 @PLATFORM.rule(
     "cluster-key-region",
-    reason="A cluster encrypts secrets and disks with a key of its own region.",
+    reason="The key for a cluster's secrets and disks must be in its region.",
     source="GKE documentation, application-layer secrets encryption; Compute Engine, customer-managed keys",
 )
 def cluster_key_region(platform: Platform) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Whether queues share out slices that exist."""
+"""What the shares and limits of queues must satisfy."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from rules.registry import QUEUES, Finding
 
 @QUEUES.rule(
     "queue-slices",
-    reason="A queue's share is of slices that exist, and together queues own no more than there are.",
+    reason="Queues can own only slices that exist, and together no more than there are.",
     source="Kueue: a nominal quota beyond the hardware admits what cannot run",
 )
 def queue_slices(platform: Platform) -> Iterator[Finding]:
@@ -31,7 +31,7 @@ def queue_slices(platform: Platform) -> Iterator[Finding]:
 
 @QUEUES.rule(
     "queue-limits",
-    reason="A limit is of a queue's own groups of slices; what it does not own it cannot lend.",
+    reason="A queue has limits only for its own groups of slices, and cannot lend what it does not own.",
     source="Kueue v0.19 pkg/webhooks: lendingLimit must be less than or equal to nominalQuota",
 )
 def queue_limits(platform: Platform) -> Iterator[Finding]:

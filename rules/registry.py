@@ -1,4 +1,4 @@
-"""The registry of rules: what a rule is, and the scopes that rules are declared in."""
+"""Defines rules, and the scopes in which they are declared."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from platform_config.slice import Slice
 
 
 class Finding(NamedTuple):
-    """Something to put right: `path` below the rule's scope, what is wrong and why, what to write instead."""
+    """Something to correct: `path` below the rule's scope, what is wrong and why, what to write instead."""
 
     path: str
     message: str
@@ -30,7 +30,7 @@ class SliceView:
 
     @property
     def hardware_key(self) -> str:
-        """The key that says which hardware the slice is of."""
+        """The key that names the slice's hardware."""
         return "machine_type" if self.spec.machine_type else "generation"
 
     def alternatives(self) -> Iterator[tuple[str, AnyCapacity]]:
@@ -45,7 +45,7 @@ Check = Callable[[View], Iterator[Finding]]
 
 @dataclass(frozen=True)
 class Rule(Generic[View]):
-    """A rule: `reason` says why in a sentence, `source` who states it upstream. `backend` None: it holds for both."""
+    """A rule: `reason` says why in a sentence, `source` who states it upstream. `backend` None: it applies to both."""
 
     id: str
     level: Literal["error", "warning"]
@@ -70,7 +70,7 @@ class Scope(Generic[View]):
         level: Literal["error", "warning"] = "error",
         backend: Backend | None = None,
     ) -> Callable[[Check[View]], Check[View]]:
-        """Declares the decorated function a rule of this scope."""
+        """Decorator that declares a rule of this scope."""
 
         def register(check: Check[View]) -> Check[View]:
             self.rules.append(Rule(id, level, reason, source, backend, check))
@@ -81,7 +81,7 @@ class Scope(Generic[View]):
     def findings(
         self, view: View, level: Literal["error", "warning"], backend: Backend | None = None
     ) -> Iterator[Finding]:
-        """What the rules of that level say that are a back end's or both's; without a back end only both's."""
+        """Findings of the rules of that level: those of the back end and of both; with None only those of both."""
         for rule in self.rules:
             if rule.level == level and rule.backend in (None, backend):
                 yield from rule.check(view)

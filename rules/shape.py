@@ -1,4 +1,4 @@
-"""Which machine type and topology a slice has. Later rules build on earlier ones, so the first refusal ends it."""
+"""Whether a slice has one machine type and topology. Later rules build on earlier ones: the first refusal ends it."""
 
 import math
 import re
@@ -32,10 +32,10 @@ def no_bare_suffix(spec: Slice) -> Iterator[Finding]:
 
 
 def _readings(name: str, generation: Generation, number: int) -> tuple[str, str]:
-    """What a name such as v5p-8 may mean, and how to say which."""
+    """What a name such as v5p-8 may mean, and how to write each meaning."""
     if generation.tensor_cores == 1:
         return (
-            f"{name} is the name of a slice, not of its parts",
+            f"{name} names a whole slice, not its machine type or generation",
             f"write generation: {generation.name} and {_sized(generation, number)}",
         )
     chips = number // generation.tensor_cores
@@ -55,7 +55,7 @@ def _sized(generation: Generation, chips: int) -> str:
 
 @SHAPE.rule(
     "one-shape",
-    reason="A topology alone can be one host or several: 2x4 is one ct6e-standard-8t or two ct6e-standard-4t.",
+    reason="The same topology can be one host or several: 2x4 is one ct6e-standard-8t or two ct6e-standard-4t.",
     source="GKE documentation; cluster-autoscaler IsMultiHostTpuPodslice",
 )
 def one_shape(spec: Slice) -> Iterator[Finding]:
@@ -70,7 +70,7 @@ def one_shape(spec: Slice) -> Iterator[Finding]:
 
 
 def _example(spec: Slice) -> str:
-    """A way to write a slice, of the generation that a person may have meant."""
+    """An example of a slice, with the generation that the person probably meant."""
     named = f"{spec.machine_type or ''} {spec.generation or ''}".lower()
     machine = MACHINES.get((spec.machine_type or "").lower())
     generation = machine.generation if machine else next((g for g in GENERATIONS.values() if g.name in named), None)
@@ -145,7 +145,7 @@ def topology_dimensions(spec: Slice) -> Iterator[Finding]:
 
 @SHAPE.rule(
     "topology-order",
-    reason="Google names a shape by its sides in ascending order (and 2x2x1); other orders are refused late.",
+    reason="Google names a shape by its sides in ascending order (and 2x2x1), and refuses other orders late.",
     source="cluster-toolkit pkg/config/hardware.go Validate3DTopology",
 )
 def topology_order(spec: Slice) -> Iterator[Finding]:
@@ -176,7 +176,7 @@ def topology_exists(spec: Slice) -> Iterator[Finding]:
 
 @SHAPE.rule(
     "machine-fits-topology",
-    reason="1-chip and 8-chip hosts are never joined to a slice, and a slice is whole hosts.",
+    reason="Hosts of 1 or 8 chips never form a multi-host slice, and a slice consists of whole hosts.",
     source="GKE documentation; cluster-autoscaler machine type tables",
 )
 def machine_fits_topology(spec: Slice) -> Iterator[Finding]:

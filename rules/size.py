@@ -1,4 +1,4 @@
-"""Whether all slices together fit one cluster; judged before a pool is made for each of them."""
+"""Whether all slices together fit one cluster; checked before each of them is planned."""
 
 from collections.abc import Iterator, Mapping
 
@@ -31,5 +31,5 @@ def _too_many(path: str, slices: Mapping[str, Slice], most: int) -> Iterator[Fin
     yield Finding(
         f"{path}.{name}.count",
         f"{total} hosts in all{alone}; {'one cluster has' if most == MAX_NODES else 'the workers have'} at most {most}",
-        "lower the count, or share the slices out over several platforms",
+        "lower the count, or divide the slices between several platforms",
     )

@@ -16,7 +16,7 @@ from rules.registry import SLICE, Finding, SliceView
 CUBE = "4x4x4"
 GKE_POOL_NAME_LIMIT = 40
 OLDEST_OFFERED = "1.32"
-"""No release channel starts a cluster below this line any more, so lower floors need no warning."""
+"""No release channel creates a cluster below this version any more, so lower minimum versions need no warning."""
 
 RESERVED_LABEL_DOMAINS = ("cloud.google.com", "google.com", "kubernetes.io", "k8s.io", "gke.io", "tpu-platform")
 
@@ -62,7 +62,7 @@ def zone_unlisted(view: SliceView) -> Iterator[Finding]:
 
 @SLICE.rule(
     "dra-generation",
-    reason="The TPU DRA driver does not serve tpu7x (up to 0.2.0): pods would wait for devices for ever.",
+    reason="The TPU DRA driver does not serve tpu7x (up to 0.2.0): pods would wait for devices forever.",
     source="kubernetes-sigs/dra-driver-google-tpu @f5a9d8c",
 )
 def dra_generation(view: SliceView) -> Iterator[Finding]:
@@ -77,14 +77,14 @@ def dra_generation(view: SliceView) -> Iterator[Finding]:
 @SLICE.rule(
     "dra-queued",
     backend="gke",
-    reason="Queued provisioning asks for hosts by what containers request; a claim is no such request.",
+    reason="Queued provisioning computes hosts from the requests of containers, and ignores claims.",
     source="Kueue pkg/controller/admissionchecks/provisioning; kubernetes/autoscaler #10065",
 )
 def dra_queued(view: SliceView) -> Iterator[Finding]:
     if view.spec.devices == "dra" and any(model_of(capacity).gke.queued for capacity in view.spec.capacity):
         yield Finding(
             "devices",
-            "queued provisioning never asks for hosts for pods with DRA claims",
+            "queued provisioning never requests hosts for pods with DRA claims",
             "write devices: device-plugin, or capacity: flex-start",
         )
 
@@ -93,7 +93,7 @@ def dra_queued(view: SliceView) -> Iterator[Finding]:
     "dra-from-zero",
     backend="gke",
     level="warning",
-    reason="Scaling DRA pools from zero relies on GKE predicting devices that the driver has not published yet.",
+    reason="To scale a DRA pool from zero, GKE must predict devices that the driver has not published yet.",
     source="cluster-autoscaler autoprovisioning/tpu_requests.go",
 )
 def dra_from_zero(view: SliceView) -> Iterator[Finding]:
@@ -102,7 +102,7 @@ def dra_from_zero(view: SliceView) -> Iterator[Finding]:
     ):
         yield Finding(
             "devices",
-            "claims against a pool without hosts are matched with GKE's prediction (uuid, index and tpuGen only)",
+            "for a pool without hosts GKE matches claims with predicted attributes (uuid, index and tpuGen only)",
             "select devices by tpuGen and count only, and shapes by node selector",
         )
 
@@ -125,7 +125,7 @@ def boot_disk_type(view: SliceView) -> Iterator[Finding]:
 @SLICE.rule(
     "secondary-disk-needs-streaming",
     backend="gke",
-    reason="Cached images are found by image streaming.",
+    reason="Image streaming finds the cached images.",
     source="GKE documentation, secondary boot disks",
 )
 def secondary_disk_needs_streaming(view: SliceView) -> Iterator[Finding]:
@@ -136,7 +136,7 @@ def secondary_disk_needs_streaming(view: SliceView) -> Iterator[Finding]:
 @SLICE.rule(
     "dranet-machine",
     backend="gke",
-    reason="Only some hosts have network interfaces to hand out.",
+    reason="Only some machine types have accelerator network interfaces.",
     source="cluster-autoscaler machinetypes/dranet.go",
 )
 def dranet_machine(view: SliceView) -> Iterator[Finding]:
@@ -194,7 +194,7 @@ def dynamic_slicing(view: SliceView) -> Iterator[Finding]:
 @SLICE.rule(
     "version-floor",
     backend="gke",
-    reason="Features start with a GKE version; below it the API refuses the pool, or pods wait for ever.",
+    reason="Each feature needs a minimum GKE version; below it the API refuses the pool, or pods wait forever.",
     source="GKE documentation and release notes",
 )
 def version_floor(view: SliceView) -> Iterator[Finding]:
@@ -227,7 +227,7 @@ def version_unknown(view: SliceView) -> Iterator[Finding]:
 
 
 def floors(view: SliceView) -> Iterator[tuple[str, Floor]]:
-    """The key that asks for a feature and the first GKE version that has it."""
+    """The keys that ask for a feature, each with the first GKE version that has it."""
     generation, spec = view.shape.generation, view.spec
     if generation.min_version:
         yield view.hardware_key, Floor(generation.name, generation.min_version)
@@ -257,7 +257,7 @@ def pool_name(view: SliceView) -> Iterator[Finding]:
 
 @SLICE.rule(
     "node-labels",
-    reason="Labels in Google's and Kubernetes' domains are set for you, and drift when declared.",
+    reason="Google and Kubernetes set the labels in their domains; these drift when declared.",
     source="Kubernetes label syntax; cluster-toolkit's ignored label drift",
 )
 def node_labels(view: SliceView) -> Iterator[Finding]:
@@ -265,7 +265,7 @@ def node_labels(view: SliceView) -> Iterator[Finding]:
 
 
 def node_marks(prefix: str, labels: Labels, taints: Sequence[Taint]) -> Iterator[Finding]:
-    """Whether labels and taints of hosts are such as Kubernetes takes, and nobody else's; `prefix` of their paths."""
+    """Whether hosts may have these labels and taints: valid, and not set by others. `prefix`: of their paths."""
     marks = [(f"labels.{key}", f"labels.{key}", key, value) for key, value in labels.items()]
     for index, taint in enumerate(taints):
         marks.append((f"taints[{index}].key", f"taints[{index}].value", taint.key, taint.value))
@@ -291,10 +291,10 @@ def node_marks(prefix: str, labels: Labels, taints: Sequence[Taint]) -> Iterator
 
 
 def reserved(path: str, key: str) -> Iterator[Finding]:
-    """Whether a label or taint key belongs to somebody else."""
+    """Whether Google, Kubernetes or the program sets a label or taint key."""
     domain = key.rpartition("/")[0]
     if any(domain == owned or domain.endswith(f".{owned}") for owned in RESERVED_LABEL_DOMAINS):
-        yield Finding(path, f"{key} is set for you where it belongs", "leave it out")
+        yield Finding(path, f"{key} is set for you where it is needed", "leave it out")
 
 
 @SLICE.rule(
@@ -307,7 +307,7 @@ def resource_labels(view: SliceView) -> Iterator[Finding]:
 
 
 def cloud_labels(path: str, labels: dict[str, str]) -> Iterator[Finding]:
-    """Whether labels are such as Google Cloud takes on its resources."""
+    """Whether Google Cloud accepts these labels."""
     for key, value in labels.items():
         if not re.fullmatch(RESOURCE_LABEL_KEY, key) or not re.fullmatch(RESOURCE_LABEL_VALUE, value):
             yield Finding(
@@ -332,7 +332,7 @@ def network_tags(view: SliceView) -> Iterator[Finding]:
 
 @SLICE.rule(
     "disk-key-region",
-    reason="A disk is encrypted with a key of its own region.",
+    reason="The key that encrypts a disk must be in its region.",
     source="Compute Engine documentation, customer-managed keys",
 )
 def disk_key_region(view: SliceView) -> Iterator[Finding]:

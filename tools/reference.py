@@ -10,7 +10,7 @@ from catalogue.generations import GENERATIONS, MACHINES, Generation, HostImage, 
 from plan.shape import shape
 from platform_config.platform import PLATFORM_KEY, PlatformConfig
 from rules.check import SCOPES
-from rules.invariants import HELD, HELD_OF_GROUPS, Held
+from rules.invariants import GROUP_INVARIANTS, INVARIANTS, Invariant
 from rules.registry import Rule
 from tools.permission_page import permissions_page
 from tools.policies_page import policies_page
@@ -199,10 +199,10 @@ def rules_page() -> str:
             f"| {rule.id} | {rule.level} | {ABOUT[rule.backend]} | {_cell(rule.reason)} | {_cell(rule.source)} |"
             for rule in rules
         ]
-    lines += ["", "## Held by construction", "", "Nothing that breaks these can be written down.", ""]
+    lines += ["", "## Invariants", "", "No configuration can break these.", ""]
     lines += ["| rule | what always holds | source |", "|---|---|---|"]
-    held: list[Held[Any]] = [*HELD, *HELD_OF_GROUPS]
-    lines += [f"| {rule.id} | {_cell(rule.statement)} | {_cell(rule.source)} |" for rule in held]
+    invariants: list[Invariant[Any]] = [*INVARIANTS, *GROUP_INVARIANTS]
+    lines += [f"| {rule.id} | {_cell(rule.statement)} | {_cell(rule.source)} |" for rule in invariants]
     return "\n".join(lines) + "\n"
 
 

@@ -17,7 +17,7 @@ from plan.network import network_id, subnetwork_id
 from plan.platform import Platform
 from plan.shape import candidates, resolve
 from plan.slices import SlicePlan
-from rules.invariants import HELD, HELD_OF_GROUPS, GroupOfPlan, Held
+from rules.invariants import GROUP_INVARIANTS, INVARIANTS, GroupOfPlan, Invariant
 from rules.registry import SLICE, SliceView
 from tests.platforms import PROJECT, SELF_MANAGED, ZONES, errors, load, raw
 
@@ -58,30 +58,30 @@ def specs(draw: st.DrawFn, models: Sequence[str] = tuple(CAPACITY_MODELS)) -> tu
     }
 
 
-@pytest.mark.parametrize("held", HELD, ids=lambda held: held.id)
+@pytest.mark.parametrize("invariant", INVARIANTS, ids=lambda invariant: invariant.id)
 @settings(max_examples=60)
 @given(written=specs(), autoscale=st.sampled_from([None, True]), dranet=st.booleans())
 def test_what_nobody_can_break(
-    held: Held[SlicePlan], written: tuple[str, dict[str, Any]], autoscale: bool | None, dranet: bool
+    invariant: Invariant[SlicePlan], written: tuple[str, dict[str, Any]], autoscale: bool | None, dranet: bool
 ) -> None:
     zone, spec = written
     spec |= {"autoscale": autoscale, "dranet": dranet and MACHINES[spec["machine_type"]].accelerator_nics > 0}
     for plan in load({"s": spec}, zone=zone, network=WIDE).slice_plans:
-        assert held.holds(plan)
+        assert invariant.holds(plan)
 
 
 @settings(max_examples=60)
 @given(written=specs(ON_COMPUTE))
-@pytest.mark.parametrize("held", [*HELD, *HELD_OF_GROUPS], ids=lambda held: held.id)
-def test_what_nobody_can_break_without_gke(held: Held[Any], written: tuple[str, dict[str, Any]]) -> None:
+@pytest.mark.parametrize("invariant", [*INVARIANTS, *GROUP_INVARIANTS], ids=lambda invariant: invariant.id)
+def test_what_nobody_can_break_without_gke(invariant: Invariant[Any], written: tuple[str, dict[str, Any]]) -> None:
     zone, spec = written
     assume(not errors(raw({"s": spec}, zone=zone, network=WIDE, cluster=SELF_MANAGED)))
     platform = load({"s": spec}, zone=zone, network=WIDE, cluster=SELF_MANAGED)
     for plan in platform.slice_plans:
         subjects = list(map(GroupOfPlan, repeat(plan), plan.pools, slice_groups(platform, plan)))
         assert len(subjects) == len(plan.pools)
-        for subject in subjects if held in HELD_OF_GROUPS else [plan]:
-            assert held.holds(subject)
+        for subject in subjects if invariant in GROUP_INVARIANTS else [plan]:
+            assert invariant.holds(subject)
 
 
 @given(

@@ -217,7 +217,7 @@ WARNINGS = [
         "flex-start-edits",
         (FLEX, {"cluster": SELF_MANAGED}),
         "slices.s.capacity.model",
-        "makes them anew",
+        "recreates them",
         "only when its jobs may stop",
         (FLEX | {"capacity": "spot"}, {"cluster": SELF_MANAGED}),
     ),

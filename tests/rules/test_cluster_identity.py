@@ -175,8 +175,8 @@ def test_a_refusal_says_what_was_what_would_be_and_the_ways_out() -> None:
     [error] = another_cluster(load({}, name="other"), Standing(GKE))
     assert str(error).splitlines() == [
         "  tpu-platform:platform.name",
-        "    was tpu and would be other: that is another cluster, and the one that stands would be deleted with "
+        "    was tpu and would be other: that is another cluster, and the existing one would be deleted with "
         "everything in it",
-        "    -> write tpu again. For another cluster, take another stack; to give this one up, `pulumi destroy` before "
+        "    -> write tpu again. For another cluster, take another stack; to delete this one, `pulumi destroy` before "
         "the edit",
     ]
