@@ -14,7 +14,7 @@ from rules.load import load_platform
 
 
 def main() -> None:
-    """Register the platform of the selected stack; a bad configuration registers nothing and prints every error."""
+    """Register the platform of the selected stack. A bad configuration registers nothing and prints every error."""
     try:
         platform = load_platform(
             given(pulumi.Config().get("platform")),
@@ -26,10 +26,10 @@ def main() -> None:
     except ConfigErrors as errors:
         raise pulumi.RunError(str(errors)) from None
 
-    gc.disable()  # importing the provider SDKs allocates a million long-lived objects; scanning them doubles the time
+    gc.disable()  # the provider SDKs allocate a million long-lived objects; scanning them doubles the import time
     from components.platform import build
 
-    importlib.import_module(f"components.{platform.backend}.back_end")  # what build() is going to import
+    importlib.import_module(f"components.{platform.backend}.back_end")  # build() imports it
 
     gc.freeze()
     gc.enable()
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def refuse_another_cluster(platform: Platform) -> None:
-    """Raise ConfigErrors where the platform would be another cluster than the one that stands."""
+    """Raise ConfigErrors where the platform would replace the existing cluster."""
     if errors := another_cluster(platform, read_standing()):
         raise ConfigErrors(errors, f"stack {pulumi.get_stack()}")
 

@@ -1,1 +1,1 @@
-"""Facts about what Google offers and what things are called: tables, and arithmetic on them."""
+"""Facts about Google's products, as tables with arithmetic on them, and the keys of labels."""

@@ -15,7 +15,7 @@ IMAGE_PROJECT = "ubuntu-os-accelerator-images"
 
 @dataclass(frozen=True)
 class Price:
-    """What one chip costs for an hour: an estimate, with the day on which it was read and where, never a bill."""
+    """The price of one chip for an hour: an estimate, with its source and the day on which it was read."""
 
     amount: float
     currency: str
@@ -41,29 +41,29 @@ class HostImage:
 
 @dataclass(frozen=True)
 class OnlyOnGke:
-    """Why there are no slices of a generation without GKE."""
+    """Why slices of a generation need GKE."""
 
     reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Generation:
-    """What all machine types of one TPU generation share; nothing is left to a default.
+    """What all machine types of one TPU generation share. No field has a default.
 
     - `other_names`: what people also call it; `driver_name`: what the TPU DRA driver calls it
     - `accelerator`: value of the node label `cloud.google.com/gke-tpu-accelerator`
     - `hbm_gib`, `bf16_tflops`, `fp8_tflops`, `tensor_cores`: per chip
     - `tensor_cores_as_devices`: devices that frameworks show per chip, as JAX does
     - `cubes`: limit of (A/4)(B/4)(C/4) of three-dimensional shapes; None in two dimensions
-    - `documented_cubes`: the largest shape Google documents as schedulable, where smaller
-    - `placement`: how GKE is told to keep the hosts of a slice together (other hosts always have a workload policy)
+    - `documented_cubes`: the same for the largest shape that Google documents, where that is smaller
+    - `placement`: how GKE keeps the hosts of a slice together (without GKE always by a workload policy)
     - `dws`: flex-start and queued provisioning; `dra`: the TPU DRA driver; `dynamic_slicing`: cubes joined at run time
     - `min_version`: first GKE version that offers it
-    - `boot_disks`: legal types, the default first
-    - `zones`: where documentation and sources have seen it; not exhaustive
-    - `spot_factor`: spot price as a part of the list price
+    - `boot_disks`: allowed types, the default first
+    - `zones`: known from documentation and sources; not exhaustive
+    - `spot_factor`: spot price divided by list price
     - `sub_block_hosts`: hosts of a reservation's sub-block; None where reservations have none
-    - `without_gke`: the disk images with the drivers of this generation, or why there are no slices of it
+    - `without_gke`: the disk images with the drivers of this generation, or why its slices need GKE
     """
 
     name: str
@@ -94,7 +94,7 @@ class Generation:
 
     @property
     def host_image(self) -> str:
-        """Full name of the family of disk images of hosts without GKE; a rule refuses slices that have none."""
+        """Full name of the image family of hosts without GKE; a rule refuses slices that have none."""
         assert isinstance(self.without_gke, HostImage)
         return f"projects/{IMAGE_PROJECT}/global/images/family/{self.without_gke.family}"
 
@@ -103,8 +103,8 @@ class Generation:
 class Machine:
     """A TPU machine type, without defaults: `chips` per host, `memory_gb` of the host, `topology` of one host.
 
-    `multi_host`: whether slices are built of several such hosts. `threads_per_core`: what GKE sets on its nodes, where
-    it does. `accelerator_nics`: network interfaces that DRANET may hand to pods, 0 where it cannot.
+    `multi_host`: whether several such hosts can form a slice. `threads_per_core`: set by GKE on its nodes, None where
+    it sets none. `accelerator_nics`: network interfaces that DRANET can give to pods.
     """
 
     name: str
@@ -295,7 +295,7 @@ MACHINES_BY_GENERATION = {
     name: tuple(machine for machine in MACHINES.values() if machine.generation.name == name) for name in GENERATIONS
 }
 
-# Machine types people meet elsewhere, and why they are not offered here.
+# Machine types that exist elsewhere, and why the program does not offer them.
 FOREIGN_MACHINES = {
     "ct5p-hightpu-1t": "Compute Engine documents it, GKE's autoscaler does not know it",
     "ct5p-hightpu-2t": "Compute Engine documents it, GKE's autoscaler does not know it",

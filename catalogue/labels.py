@@ -1,4 +1,4 @@
-"""Keys of labels, taints and resources that nodes, pods and namespaces are marked with, each stated here only."""
+"""Keys of labels, taints and resources of nodes, pods and namespaces. Each is defined only here."""
 
 # GKE's, of nodes
 ACCELERATOR_LABEL = "cloud.google.com/gke-tpu-accelerator"
@@ -9,7 +9,7 @@ COMPUTE_CLASS_LABEL = "cloud.google.com/compute-class"
 DRA_LABEL = "cloud.google.com/gke-tpu-dra-driver"
 DRANET_LABEL = "cloud.google.com/gke-networking-dra-driver"
 QUEUED_LABEL = "cloud.google.com/gke-queued"
-"""Label and taint of pools with queued provisioning; GKE sets the taint, the program declares the label."""
+"""Label and taint of pools with queued provisioning; GKE sets the taint, the program the label."""
 GROUP_LABEL = "cloud.google.com/tpu-node-group"
 """Node label that names platform and slice, as gke-labs/tpu-operator names its groups."""
 TPU_TAINT = "google.com/tpu"
@@ -17,7 +17,7 @@ TPU_TAINT = "google.com/tpu"
 # Kubernetes'
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
-"""Label that Kubernetes sets on every namespace, and that nobody can change."""
+"""Label that Kubernetes sets on every namespace; nobody can change it."""
 
 # Kueue's
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
@@ -25,12 +25,12 @@ PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 
 # The platform's own
 SLICE_LABEL = "tpu-platform/slice"
-"""Node label that names the group a host belongs to; the same for all its pools, so queues can select it."""
+"""Node label that names the slice group of a host; the same for all pools of the group, so queues can select it."""
 FLAVOR_LABEL = "tpu-platform/flavor"
-"""Node label that names the flavor of a host; declared by the platform, so that a flavor selects exactly its pools."""
+"""Node label that names the flavor of a host. The platform sets it, so that a flavor selects exactly its pools."""
 OPT_IN_LABEL = "tpu-platform/queues"
 """Label of namespaces whose workloads Kueue manages. The chart copies the selector into the webhooks, so a broken Kueue
-can block nothing outside these namespaces."""
+blocks nothing outside these namespaces."""
 
 TAINT_EFFECTS = {
     "NoSchedule": "NO_SCHEDULE",
@@ -43,5 +43,5 @@ KUBERNETES_EFFECTS = {api: effect for effect, api in TAINT_EFFECTS.items()}
 
 
 def tpu_labels(accelerator: str, topology: str, chips_per_host: int) -> dict[str, str]:
-    """The labels that say which TPUs a node has: GKE sets them on its nodes, the kubelet on all others."""
+    """The labels with a node's TPU type, topology and chips: GKE sets them on its nodes, the kubelet on all others."""
     return {ACCELERATOR_LABEL: accelerator, TOPOLOGY_LABEL: topology, CHIPS_LABEL: str(chips_per_host)}

@@ -1,8 +1,8 @@
 """Topology maths: which shapes exist, and how many hosts they take.
 
-Rules, not lists: two-dimensional generations have a fixed set; three-dimensional ones have four small shapes and every
-AxBxC of multiples of 4 with A <= B <= C <= 256 and (A/4)(B/4)(C/4) <= the generation's cubes (xpk
-`system_characteristics.py` and cluster-toolkit `hardware.go` agree; the 256 cap is xpk's).
+Two-dimensional generations have a fixed set; three-dimensional ones have four small shapes and every AxBxC of multiples
+of 4 with A <= B <= C <= 256 and (A/4)(B/4)(C/4) <= the generation's cubes (xpk `system_characteristics.py` and
+cluster-toolkit `hardware.go` agree; the limit of 256 is xpk's).
 """
 
 import math
@@ -31,7 +31,7 @@ def render(dims: Dims) -> str:
 
 
 def canonical(dims: Dims) -> Dims:
-    """The order in which Google names a shape: ascending, but for 2x2x1."""
+    """The order in which Google names a shape: ascending, except 2x2x1."""
     ascending = tuple(sorted(dims))
     return (2, 2, 1) if ascending == (1, 2, 2) else ascending
 

@@ -1,4 +1,4 @@
-"""GKE versions, and the first ones that carry a feature (GKE documentation and release notes)."""
+"""GKE versions, and the first ones that have a feature (GKE documentation and release notes)."""
 
 import re
 from typing import NamedTuple
@@ -10,13 +10,13 @@ def parse(version: str) -> tuple[int, ...]:
 
 
 def reaches(version: str, floor: str) -> bool:
-    """Whether `version` can be at least `floor`; a prefix stands for its newest patch: only its own numbers count."""
+    """Whether `version` can be at least `floor`. A prefix means its newest patch, so only its own numbers count."""
     given = parse(version)
     return given >= parse(floor)[: len(given)]
 
 
 def is_exact(version: str) -> bool:
-    """Whether the version names one build, not the newest of a line."""
+    """Whether the version names one build, and not the newest of a minor version."""
     return len(parse(version)) == 4
 
 

@@ -1,1 +1,1 @@
-"""What a person writes about a TPU platform, and how it is read. Knows nothing of what follows from it."""
+"""What a person writes about a TPU platform, and how it is read. It does not know what is derived from it."""

@@ -1,4 +1,4 @@
-"""Capacity models as they are written: how the hosts of a slice are obtained. `plan.capacity` has what follows."""
+"""Capacity models in the stack file: how the hosts of a slice are obtained. `plan.capacity` has their effects."""
 
 from typing import Annotated, Literal, get_args
 
@@ -35,7 +35,7 @@ class Spot(Model):
 
 
 class Reservation(Model):
-    """Hosts reserved beforehand, also by a calendar or future reservation: referenced by name, never changed."""
+    """Hosts of a reservation, also a calendar or future one: referenced by name, never changed."""
 
     model: Literal["reservation"]
     """Which capacity model this is."""
@@ -59,7 +59,7 @@ class Reservation(Model):
 
 
 class FlexStart(Model):
-    """Hosts from the Dynamic Workload Scheduler for at most seven days, on GKE requested when pods wait for them."""
+    """Hosts from the Dynamic Workload Scheduler for at most seven days. GKE requests them when pods wait for them."""
 
     model: Literal["flex-start"]
     """Which capacity model this is."""
@@ -80,7 +80,7 @@ AnyCapacity = OnDemand | Spot | Reservation | FlexStart | Queued
 WRITTEN: tuple[type[AnyCapacity], ...] = get_args(AnyCapacity)
 """Every capacity model there is."""
 MODELS: dict[str, type[AnyCapacity]] = {get_args(each.model_fields["model"].annotation)[0]: each for each in WRITTEN}
-"""The same by the name that a person writes."""
+"""Capacity models by name."""
 Bare = Literal["on-demand", "spot", "flex-start", "queued"]
 """Models that need no further settings."""
 

@@ -22,7 +22,7 @@ from platform_config.network import AuthorizedNetwork
 
 ReleaseChannel = Literal["RAPID", "REGULAR", "STABLE", "EXTENDED"]
 MAX_EXCLUSIONS = 20
-"""GKE takes that many maintenance exclusions."""
+"""Most maintenance exclusions of a cluster."""
 
 Scope = Literal["NO_UPGRADES", "NO_MINOR_UPGRADES", "NO_MINOR_OR_NODE_UPGRADES"]
 
@@ -42,11 +42,11 @@ class Exclusion(Model):
     end: UtcTime | None = None
     """End; the version's end of support if unset."""
     scope: Scope = "NO_MINOR_OR_NODE_UPGRADES"
-    """What is held back."""
+    """Which upgrades the exclusion stops."""
 
     @property
     def end_time_behavior(self) -> str | None:
-        """GKE takes an end or this, never both: with this set it does not give the end back, and every plan differs."""
+        """GKE takes an end or this. With both it does not return the end, and every preview shows a change."""
         return None if self.end else "UNTIL_END_OF_SUPPORT"
 
 
@@ -70,9 +70,9 @@ class Maintenance(Model):
     end: UtcTime = "2026-01-03T08:00:00Z"
     """End of the first window."""
     recurrence: Annotated[str, _RECURRENCE_CHECK, _RECURRENCE_SCHEMA] = "FREQ=WEEKLY;BYDAY=SA,SU"
-    """On which days the window comes back (RFC 5545)."""
+    """Days on which the window repeats (RFC 5545)."""
     exclusions: Annotated[tuple[Exclusion, ...], Field(max_length=MAX_EXCLUSIONS)] = (HOLD_UPGRADES,)
-    """Times without upgrades. By default minor and node upgrades are held until end of support."""
+    """Times without upgrades. By default there are no minor and node upgrades until end of support."""
 
 
 class Taint(Model):
@@ -87,7 +87,7 @@ class Taint(Model):
 
 
 class PoolOptions(Model):
-    """What pools without TPUs share."""
+    """Settings of all pools without TPUs."""
 
     max: Positive = 10
     """Most nodes. GKE only, which adds and removes them."""
@@ -102,7 +102,7 @@ class PoolOptions(Model):
 
 
 class CpuPool(PoolOptions):
-    """A pool without TPUs, for example for a Pathways head: autoscaled on GKE, else of as many nodes as `min`."""
+    """A pool without TPUs, for example for a Pathways head: autoscaled on GKE, else with `min` nodes."""
 
     machine_type: MachineType
     """Compute Engine machine type, one that the zone offers."""
@@ -111,7 +111,7 @@ class CpuPool(PoolOptions):
 
 
 class SystemPool(PoolOptions):
-    """The pool that carries controllers: autoscaled on GKE, else of as many nodes as `min`."""
+    """The pool that controllers run on: autoscaled on GKE, else with `min` nodes."""
 
     machine_type: MachineType | None = None
     """Compute Engine machine type; one that the zone offers if unset."""
@@ -135,7 +135,7 @@ class GkeCluster(Model):
     maintenance: Maintenance = Maintenance()
     """When GKE may upgrade."""
     system_pool: SystemPool = SystemPool()
-    """The pool that carries controllers."""
+    """The pool that controllers run on."""
     cpu_pools: dict[Name, CpuPool] = {}
     """Further pools without TPUs, by name."""
     kms_key: KmsKey | None = None
@@ -151,5 +151,5 @@ class GkeCluster(Model):
 
     @property
     def ip_endpoint(self) -> bool:
-        """Whether the control plane also answers on an address: only if networks are named that may use it."""
+        """Whether the control plane also has an IP endpoint: only if authorized networks are given."""
         return bool(self.authorized_networks)

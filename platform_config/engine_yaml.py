@@ -1,11 +1,11 @@
-"""YAML as Pulumi's engine reads it: one document into what a program gets as its configuration.
+"""Reads YAML as Pulumi's engine does: from one document to the configuration that a program gets.
 
 The engine reads stack files with Go's yaml.v3, which is neither YAML 1.1 nor the core schema of 1.2: `yes` is text,
-`010` and `0o10` are 8, `1e1` is 10, and an unquoted day becomes the text of a Go time. PyYAML's parser, like yaml.v3 a
-form of libyaml, reads the syntax here; what a value means follows yaml.v3's `resolve.go` and `decode.go`, the second
-reading that Pulumi does (`sdk/go/common/workspace/loaders.go`), and Go's JSON. A test asks the engine itself.
+`010` and `0o10` are 8, `1e1` is 10, and an unquoted day becomes the text of a Go time. PyYAML parses the syntax, since
+it is based on libyaml, as yaml.v3 is. The meaning of values follows yaml.v3's `resolve.go` and `decode.go`, Pulumi's
+second reading (`sdk/go/common/workspace/loaders.go`), and Go's JSON. A test compares it with the engine.
 
-It is stricter in three things: depth, size and keys that become the same text are refused.
+It is stricter in three ways: it refuses deep nesting, large files, and keys that become the same text.
 """
 
 import base64
@@ -21,7 +21,7 @@ import yaml
 
 from platform_config.fields import MOST_LEVELS, MOST_VALUES
 
-# libyaml itself where it is there: a thousand slices take a tenth of a second with it and a second without.
+# libyaml where it is installed: it reads a thousand slices in 0.1 s, the parser in Python in 1 s.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 MERGE = "<<"
@@ -38,15 +38,15 @@ TIME = re.compile(
     r"(?:(?P<by>[Tt ])([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:[.,]([0-9]+))?(?P<zone>Z|[-+][0-9]{2}:[0-9]{2})?)?"
 )
 MOST_DIGITS = 30
-"""More digits than any whole number of 64 bits."""
+"""More digits than any 64-bit integer has."""
 
 
 class NotText(str):
-    """A key that is something else in YAML, such as a number, as Go prints it."""
+    """A key that is not text in YAML, such as a number, in the form that Go prints."""
 
 
 class Refused(Exception):
-    """The engine would not read the file, or it is beyond all measure: why, what to write, and where."""
+    """The engine would not read the file, or the file is too large: why, what to write, and where."""
 
     def __init__(self, message: str, hint: str, mark: Any = None) -> None:
         self.message = message + (f" in line {mark.line + 1}, column {mark.column + 1}" if mark else "")
@@ -55,7 +55,7 @@ class Refused(Exception):
 
 
 class _Node(NamedTuple):
-    """A value that was read. `kind` and `written`: what yaml.v3 compares keys by; `size`, `depth`: of its inside."""
+    """A value that was read. yaml.v3 compares keys by `kind` and `written`. `size`, `depth`: of the values in it."""
 
     kind: str
     written: str
@@ -67,7 +67,7 @@ class _Node(NamedTuple):
 
 @dataclass
 class _Open:
-    """A collection whose end is still to come."""
+    """A collection that is not complete yet."""
 
     event: Any
     children: list[_Node] = field(default_factory=list)
@@ -85,7 +85,7 @@ class _Open:
 
 
 def document(text: str) -> Any:
-    """The first document of a text, as the engine hands it to a program; None of an empty one. Raises Refused."""
+    """The first document of a text, as the engine passes it to a program; None if empty. Raises Refused."""
     try:
         return _first_document(text)
     except yaml.MarkedYAMLError as error:
@@ -135,7 +135,7 @@ def _alias(event: Any, anchors: dict[str, _Node | None]) -> _Node:
 
 
 def _closed(opened: _Open) -> _Node:
-    """The collection, now that everything inside is read."""
+    """The value of a collection that is complete."""
     value: Any
     if isinstance(opened.event, yaml.SequenceStartEvent):
         kind, value = "sequence", [child.value for child in opened.children]
@@ -145,7 +145,7 @@ def _closed(opened: _Open) -> _Node:
 
 
 def _mapping(children: list[_Node]) -> dict[str, Any]:
-    """Keys and values in turn; a key written twice is refused, since one of the two values would be gone."""
+    """A mapping from alternating keys and values. It refuses a key written twice, since one value would be lost."""
     pairs = list(zip(children[::2], children[1::2], strict=True))
     seen: set[tuple[str, str]] = set()
     own: dict[str, Any] = {}
@@ -163,14 +163,14 @@ def _mapping(children: list[_Node]) -> dict[str, Any]:
         if name != MERGE:
             own[name] = value.value
     for key, value in pairs:
-        if key.value == MERGE:  # also a quoted one: Pulumi's second reading finds it without quotes
+        if key.value == MERGE:  # also a quoted key: Pulumi's second reading sees no quotes
             for source in _merge_sources(value):
                 own = {**source, **own}
     return own
 
 
 def _merge_sources(node: _Node) -> list[dict[str, Any]]:
-    """What `<<` takes in: a mapping, or several, of which earlier ones win."""
+    """The mappings that `<<` merges; earlier ones have priority."""
     sources = [node.value] if isinstance(node.value, dict) else node.value
     if node.kind == "scalar" or (node.kind == "alias" and isinstance(node.value, list)):
         sources = None
@@ -197,7 +197,7 @@ def _scalar(event: Any) -> _Node:
 
 
 def _value(tag: str, written: str, plain: bool, mark: Any) -> Any:
-    """What a scalar means, by its tag if it has one of YAML's own."""
+    """The value of a scalar, by its tag if it has one of YAML's own."""
     if tag in ("", "!"):
         return _resolved(written, mark) if plain else written
     kind = tag.removeprefix(STANDARD)
@@ -226,7 +226,7 @@ def _decoded(written: str, mark: Any) -> str:
 
 
 def _resolved(written: str, mark: Any, times: bool = True) -> Any:
-    """What an unquoted value means."""
+    """The value of an unquoted scalar."""
     if written in BOOLS:
         return BOOLS[written]
     if written in NULLS:
@@ -241,7 +241,7 @@ def _resolved(written: str, mark: Any, times: bool = True) -> Any:
 
 
 def _number(written: str) -> int | float | None:
-    """A number as it is after Go's JSON: without a fraction it is whole, and beyond 64 bits it is rounded."""
+    """A number after Go's JSON: an integer if it has no fraction, and rounded beyond 64 bits."""
     digits = written if written[0] == "." else written.replace("_", "")
     value = _integer(digits)
     if value is not None:
@@ -250,7 +250,7 @@ def _number(written: str) -> int | float | None:
 
 
 def _integer(digits: str) -> int | None:
-    """A whole number of 64 bits, in Go's notations."""
+    """A 64-bit integer, in Go's notations."""
     match = INTEGER.fullmatch(digits)
     if match is None or (match["decimal"] and len(digits) > MOST_DIGITS):
         return None
@@ -272,7 +272,7 @@ def go_time(written: str) -> str | None:
         return None
     year, month, day = (int(match[index]) for index in (1, 2, 3))
     hour, minute, second = (int(match[index] or 0) for index in (5, 6, 7))
-    # The calendar repeats after 400 years, and Python's knows no year 0.
+    # Python has no year 0; the calendar repeats after 400 years.
     if not 1 <= month <= 12 or not 1 <= day <= monthrange(year % 400 + 400, month)[1]:
         return None
     if hour > 23 or minute > 59 or second > 59:
@@ -286,7 +286,7 @@ def go_time(written: str) -> str | None:
 
 
 def _zone(written: str) -> str | None:
-    """`+0200 +0200`: Go has no name for an offset, but for none."""
+    """`+0200 +0200`: Go prints the offset twice, because it has a name only for offset 0."""
     if written == "Z" or re.fullmatch(r"[-+]00:00", written):
         return "+0000 UTC"
     hours, minutes = int(written[1:3]), int(written[4:])

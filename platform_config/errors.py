@@ -1,4 +1,4 @@
-"""What is wrong with a platform, said so that a person can put it right."""
+"""Errors of a platform, with what a person must change."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ LONGEST = 1200
 
 @dataclass(frozen=True, order=True)
 class ConfigError:
-    """One thing to put right.
+    """One thing to correct.
 
-    `path` is where it stands in `Pulumi.<stack>.yaml` below `config:`, for example
+    `path` is its place in `Pulumi.<stack>.yaml` below `config:`, for example
     `tpu-platform:platform.slices.train.topology`; `message` says what is wrong and why, `hint` what to write instead.
     """
 
@@ -19,7 +19,7 @@ class ConfigError:
     hint: str = ""
 
     def __post_init__(self) -> None:
-        # What a person wrote stands in all three, and may be a pasted file.
+        # All three contain what a person wrote, which may be a pasted file.
         for key in ("path", "message", "hint"):
             if len(text := getattr(self, key)) > LONGEST:
                 object.__setattr__(self, key, f"{text[:LONGEST]}... ({len(text)} characters)")
@@ -31,11 +31,11 @@ class ConfigError:
 
 @dataclass(frozen=True, order=True)
 class ConfigWarning(ConfigError):
-    """Legal, but likely to disappoint; shown, never fatal."""
+    """A legal but risky setting; shown, never fatal."""
 
 
 class ConfigErrors(Exception):
-    """Every error of one platform at once; `str()` is a block to show to a person as it is."""
+    """All errors of one platform; `str()` is the text for a person."""
 
     def __init__(self, errors: Iterable[ConfigError], origin: str = "") -> None:
         self.errors = tuple(errors)

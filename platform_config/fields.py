@@ -1,4 +1,4 @@
-"""The base of every configuration model, and the field types they share."""
+"""The base class of configuration models, and the field types that they share."""
 
 import re
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 
 class Model(BaseModel):
-    """Frozen, and closed: an unknown key is an error, never ignored."""
+    """Frozen. An unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -18,10 +18,10 @@ class Model(BaseModel):
 _LONGEST_SHOWN = 80
 
 MOST_LEVELS = 64
-"""Levels of mappings and lists within each other that a configuration may have."""
+"""Most levels of nested mappings and lists in a configuration."""
 
 MOST_VALUES = 100_000
-"""Values that a configuration may have; a platform of a thousand slices has some ten thousand."""
+"""Most values in a configuration; a platform of a thousand slices has about ten thousand."""
 
 
 def refusal(message: str, hint: str) -> PydanticCustomError:
@@ -66,30 +66,30 @@ _NAME_CHECK, _NAME_SCHEMA = text(
     "for example train-large, at most 63 characters",
 )
 Name = Annotated[str, _NAME_CHECK, _NAME_SCHEMA]
-"""Lower-case letters, digits and hyphens, starting with a letter: what Google Cloud and Kubernetes both accept."""
+"""Lower-case letters, digits and hyphens, starting with a letter: valid in Google Cloud and in Kubernetes."""
 
 PROJECT = "[a-z0-9]([a-z0-9.:-]{0,61}[a-z0-9])?"
 _PROJECT_CHECK, _PROJECT_SCHEMA = text(PROJECT, "a project", "a project's id, for example my-project, or its number")
 Project = Annotated[str, _PROJECT_CHECK, _PROJECT_SCHEMA]
 """A project of Google Cloud, by its id or number."""
 
-# Numbers and switches are taken as they stand: `count: true` or `count: "2"` is a slip, not a number.
+# Numbers and Booleans are strict: `count: true` or `count: "2"` is a mistake, not a number.
 Flag = Annotated[bool, Field(strict=True)]
 INT32 = 2**31 - 1
 """The largest whole number of most fields of Google's and Kubernetes' APIs."""
 Count = Annotated[int, Field(strict=True, ge=0, le=INT32)]
 Positive = Annotated[int, Field(strict=True, ge=1, le=INT32)]
 DiskSize = Annotated[int, Field(strict=True, ge=10, le=65_536)]
-"""Size of a boot disk in GB, as Compute Engine has them."""
+"""Size of a boot disk in GB, within Compute Engine's limits."""
 
 _DURATION = "([1-9][0-9]{0,9})([smhd])"
 LONGEST_SECONDS = 10 * 365 * 86400
-"""Longer than any duration that a person can mean; Google's own limit is 315,576,000,000 seconds."""
+"""The longest duration; Google's own limit is 315,576,000,000 seconds."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def _seconds(value: object) -> str:
-    """`7d`, `36h`, `90m` and `3600s` as the whole seconds that Google's APIs speak: `604800s`."""
+    """`7d`, `36h`, `90m` and `3600s` in whole seconds, as Google's APIs need: `604800s`."""
     match = re.fullmatch(_DURATION, value) if isinstance(value, str) else None
     if match is None:
         raise refusal(f"{shown(value)} is not a duration", "a whole number with its unit: 90m, 36h, 7d or 3600s")
@@ -107,11 +107,11 @@ _EARLIEST = 2000
 _MOMENT = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|\+00:00| \+0000 UTC)"
 _DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}( 00:00:00 \+0000 UTC)?"
 _GO_UTC = " +0000 UTC"
-"""Pulumi hands an unquoted day or moment over as Go prints it, and writes it so into the file when it edits that."""
+"""Pulumi passes on an unquoted day or moment as Go prints it, and writes that form when it edits the file."""
 
 
 def _utc(value: object) -> str:
-    """A moment as `2026-01-03T02:00:00Z`: GKE answers in UTC, so any other form would differ in every plan."""
+    """A moment as `2026-01-03T02:00:00Z`: GKE answers in UTC, so any other form would differ in every preview."""
     try:
         if not isinstance(value, str) or not re.fullmatch(_MOMENT, value):
             raise ValueError

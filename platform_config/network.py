@@ -1,4 +1,4 @@
-"""The network a platform lives in: its own, or one that exists and is only referenced."""
+"""The network of a platform: a new one, or an existing one that is only referenced."""
 
 import re
 from ipaddress import IPv4Network
@@ -29,18 +29,18 @@ Cidr = Annotated[str, AfterValidator(_cidr), Field(json_schema_extra={"pattern":
 
 
 class CreatedNetwork(Model):
-    """A VPC of the platform's own: a subnet in the platform's region, NAT for private nodes, no public address."""
+    """A new VPC: a subnet in the platform's region, NAT for private nodes, no public address."""
 
     kind: Literal["create"] = "create"
     """A VPC of its own, the default."""
     nodes_cidr: Cidr = "10.0.0.0/20"
     """Addresses of nodes, one each."""
     pods_cidr: Cidr = "10.4.0.0/14"
-    """Addresses of pods: each node takes a block of them."""
+    """Addresses of pods: each node reserves a block of them."""
     services_cidr: Cidr = "10.0.32.0/20"
     """Addresses of Kubernetes services."""
     mtu: Annotated[int, Field(strict=True, ge=1300, le=8896)] = 8896
-    """Largest packet; 8896 is what TPU networking is built for."""
+    """MTU of the network in bytes; 8896 is best for TPUs."""
 
     @property
     def pods_range(self) -> str:
@@ -54,7 +54,7 @@ class CreatedNetwork(Model):
 
 
 class ExistingNetwork(Model):
-    """A VPC and subnet that exist: referenced, never changed. They must offer private nodes a way to the registries."""
+    """An existing VPC and subnet: referenced, never changed. Private nodes must be able to reach image registries."""
 
     kind: Literal["existing"]
     """A VPC that exists."""
@@ -71,7 +71,7 @@ class ExistingNetwork(Model):
     pods_cidr: Cidr | None = None
     """Addresses of the range for pods; only a self-managed control plane needs to know them."""
     services_cidr: Cidr = "10.0.32.0/20"
-    """Addresses that a self-managed cluster gives to services; they need no range of the subnet."""
+    """Addresses that a self-managed cluster gives to services; no range of the subnet."""
     project: Project | None = None
     """Host project of a shared VPC; own project if unset."""
 
@@ -81,7 +81,7 @@ def _kind(value: Any) -> Any:
 
 
 Network = Annotated[CreatedNetwork | ExistingNetwork, Field(discriminator="kind"), BeforeValidator(_kind)]
-"""A network of one's own (`kind: create`, the default) or an existing one (`kind: existing`)."""
+"""A new network (`kind: create`, the default) or an existing one (`kind: existing`)."""
 
 
 class AuthorizedNetwork(Model):
@@ -90,4 +90,4 @@ class AuthorizedNetwork(Model):
     cidr: Cidr
     """The addresses, such as 192.0.2.0/24."""
     name: Annotated[str, Field(min_length=1)]
-    """Who these addresses belong to."""
+    """Owner of the addresses, for people."""

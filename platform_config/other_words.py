@@ -1,10 +1,10 @@
-"""Keys that people know from other tools, and what they are called here."""
+"""Keys of other tools, and what to write here instead."""
 
 from typing import NamedTuple
 
 
 class Word(NamedTuple):
-    """Where a foreign key was meant to go: `instead` is what to write, `why` how it differs."""
+    """What to write for a key of another tool (`instead`), and why the key does not exist here (`why`)."""
 
     why: str
     instead: str
@@ -67,8 +67,8 @@ SLICE: dict[str, Word] = {
     **dict.fromkeys(("node_labels", "kubernetes_labels"), _LABELS),
     **dict.fromkeys(("max_run_duration", "run_duration"), _DURATION),
 }  # fmt: skip
-"""By what xpk, cluster-toolkit, Terraform's google_container_node_pool, gcloud, tpu-provisioner and tpu-operator say
-of a node pool or slice."""
+"""Keys that xpk, cluster-toolkit, Terraform's google_container_node_pool, gcloud, tpu-provisioner and tpu-operator have
+for a node pool or slice."""
 
 CAPACITY_MODELS: dict[str, str] = {
     **dict.fromkeys(("preemptible", "use_spot"), "spot"),
@@ -76,12 +76,12 @@ CAPACITY_MODELS: dict[str, str] = {
     **dict.fromkeys(("standard", "on_demand", "ondemand"), "on-demand"),
     **dict.fromkeys(("specific_reservation", "reserved", "calendar"), "{model: reservation, name: NAME}"),
 }
-"""Capacity models by what other tools call them: what to write here."""
+"""Other tools' names of capacity models, and what to write here."""
 
 RESERVATION: dict[str, Word] = dict.fromkeys(
     ("reservation", "reservation_name", "specific_reservation"), Word("is called name here", "write name: NAME")
 )
-"""The same of a reservation."""
+"""The same for a reservation."""
 
 PLATFORM: dict[str, Word] = {
     **{key: Word(word.why, f"below slices: NAME: {word.instead}") for key, word in SLICE.items()},
@@ -102,4 +102,4 @@ PLATFORM: dict[str, Word] = {
         Word("is a setting of the cluster", "write it below cluster:"),
     ),
 }
-"""The same of a cluster or deployment."""
+"""The same for a cluster or deployment."""

@@ -14,7 +14,7 @@ from platform_config.slice import Slice
 from platform_config.software import Software
 
 PLATFORM_KEY = "tpu-platform:platform"
-"""Where the platform stands in a stack's configuration."""
+"""Key of the platform in a stack's configuration."""
 
 
 def _kind(value: Any) -> Any:
@@ -24,11 +24,11 @@ def _kind(value: Any) -> Any:
 Cluster = Annotated[
     GkeCluster | SelfManagedCluster | ExistingCluster, Field(discriminator="kind"), BeforeValidator(_kind)
 ]
-"""GKE (`kind: gke`, the default), Kubernetes of one's own (`kind: self-managed`), or a cluster that exists."""
+"""GKE (`kind: gke`, the default), self-managed Kubernetes (`kind: self-managed`), or a cluster that exists."""
 
 
 class Rate(Model):
-    """What you pay for a chip, to be used instead of list prices."""
+    """Your price of a chip, instead of the list price."""
 
     usd_per_chip_hour: Amount
     """Price of one chip for an hour."""
@@ -37,7 +37,7 @@ class Rate(Model):
     as_of: Day
     """Day on which this price was valid."""
     source: Annotated[str, Field(min_length=1)]
-    """Where it is written, for example a contract."""
+    """Source of the price, for example a contract."""
 
 
 class PlatformConfig(Model):
@@ -54,7 +54,7 @@ class PlatformConfig(Model):
     allow_unlisted_zone: Flag = False
     """Accept a TPU generation in a zone where it is not known to be offered."""
     protect: Flag = True
-    """Refuse `destroy`, and plans that delete or replace a slice or what the platform cannot live without."""
+    """Refuse `destroy`, and updates that delete or replace a slice or another part that the platform needs."""
     labels: Labels = {}
     """Google Cloud labels of everything that takes labels."""
     cluster: Cluster = GkeCluster()
@@ -68,13 +68,13 @@ class PlatformConfig(Model):
     queues: dict[Name, Queue] = {}
     """Who may use which slices, by queue; none: no Kueue."""
     overcommit: Flag = False
-    """Let queues own more slices together than there are; what is beyond waits its turn."""
+    """Let queues own more slices together than there are; workloads beyond that wait."""
     cohorts: dict[Name, Cohort] = {}
-    """Trees of cohorts, where queues share beyond one."""
+    """Trees of cohorts, for queues that share slices across cohorts."""
     priorities: dict[Name, Annotated[int, Field(strict=True, ge=-INT32 - 1, le=INT32)]] = {}
     """Priority classes of workloads, by name; higher numbers go first."""
     multikueue: MultiKueue | None = None
-    """Queues across several clusters: this one's part in it."""
+    """Role of this cluster in queues across several clusters."""
     software: Software = Software()
     """Versions and settings of the controllers."""
     prices: dict[str, Rate] = {}
@@ -82,5 +82,5 @@ class PlatformConfig(Model):
 
 
 def below(path: str) -> str:
-    """A path below the platform, as it stands in the stack file."""
+    """The full path in the stack file of a key of the platform."""
     return f"{PLATFORM_KEY}.{path}" if path else PLATFORM_KEY

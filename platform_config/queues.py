@@ -1,4 +1,4 @@
-"""Queues: what a person writes about who may use which slices."""
+"""Queues in the stack file: who may use which slices."""
 
 from typing import Annotated, Literal
 
@@ -10,15 +10,15 @@ SliceCounts = dict[Name, Count]
 """Slices by the name of their group."""
 
 DEFAULT_QUEUE = "default"
-"""Where a namespace has a LocalQueue of this name, Kueue gives it the jobs that name none (LocalQueueDefaulting)."""
+"""Name of a namespace's LocalQueue that gets the jobs that name none (Kueue's LocalQueueDefaulting)."""
 
 
 Weight = Annotated[float, Field(strict=True, ge=0, le=1_000_000, allow_inf_nan=False)]
-"""A share against other queues or cohorts."""
+"""A share relative to other queues or cohorts."""
 
 
 def _limit_kind(value: object) -> str | None:
-    """Which form a limit has; the name of a form stands in no path."""
+    """The form of a limit, as a tag that no path shows."""
     return {bool: "<all>", dict: "<counts>"}.get(type(value))
 
 
@@ -34,11 +34,11 @@ Limit = Annotated[
         },
     ),
 ]
-"""All, none, or as many slices of each group as said."""
+"""All, none, or a number of slices for each group."""
 
 
 class Queue(Model):
-    """A queue that teams submit to: its own share of the slices, and what it may take from or give to its cohort."""
+    """A queue that teams submit to: its own share of the slices, and what it may borrow from or lend to its cohort."""
 
     namespaces: Annotated[tuple[Name, ...], Field(min_length=1)]
     """Namespaces whose workloads this queue takes."""
@@ -51,17 +51,17 @@ class Queue(Model):
     lend: Limit = True
     """Let the cohort use idle slices: all, none, or a maximum for each group of slices."""
     weight: Weight = 1
-    """Share of idle slices against other queues of the cohort."""
+    """Share of idle slices relative to other queues of the cohort."""
     strategy: Literal["BestEffortFIFO", "StrictFIFO"] = "BestEffortFIFO"
-    """Whether a workload that does not fit holds up newer ones (StrictFIFO)."""
+    """Order of admission. With StrictFIFO a workload that does not fit blocks newer ones."""
     preempt: Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority"] = "LowerPriority"
-    """Which workloads of the same queue a waiting one may push out."""
+    """Which workloads of the same queue a waiting one may preempt."""
 
 
 class Cohort(Model):
     """A cohort in a tree of cohorts."""
 
     parent: Name | None = None
-    """The cohort it borrows from in turn."""
+    """The cohort that this one borrows from."""
     weight: Weight = 1
-    """Share against its siblings."""
+    """Share relative to its siblings."""

@@ -1,4 +1,4 @@
-"""Reads a platform as it is written, and reports everything that is wrong with its form at once."""
+"""Reads a platform from its configuration, and reports all errors of form at once."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from platform_config.wording import translated
 PROJECT_KEY = "gcp:project"
 PROJECT_ID = r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]"
 
-# They stand in for what is missing or malformed, so that everything else can still be checked, and break no rule: the
+# Placeholders for what is missing or malformed, so that everything else can still be checked. They break no rule: the
 # zone is in no table, and the network's ranges are large.
 PLACEHOLDERS: dict[str, Any] = {
     "project": "unknown-project0",
@@ -36,7 +36,7 @@ PLACEHOLDERS: dict[str, Any] = {
     },
 }
 MARKS = ("unknown-project0", "unknown-region1")
-# The same for what a cluster that exists must say about itself.
+# The same for required keys of an existing cluster.
 CLUSTER_PLACEHOLDERS = {
     "server": "https://unknown",
     "ca": "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----",
@@ -44,14 +44,14 @@ CLUSTER_PLACEHOLDERS = {
     "access_secret": "projects/unknown/secrets/access",
 }
 MOST_ERRORS = 100
-"""Errors of form that are shown at once."""
-ENCRYPTED = ("is encrypted, so only Pulumi can read it", "nothing of a platform is a secret: set it without --secret")
+"""Most errors of form that are shown at once."""
+ENCRYPTED = ("is encrypted, so only Pulumi can read it", "nothing in a platform is a secret: set it without --secret")
 DECISIVE = ("machine_type", "generation", "topology", "chips", "capacity")
-"""Keys of a slice that most rules build on: without one of them the rest says nothing."""
+"""Keys of a slice that most rules need: if one is malformed, the whole slice is left out."""
 
 
 def given(text: str | None) -> object:
-    """The value of a key as the engine hands it over: JSON. What is no JSON stays text, and is refused as such."""
+    """The value of a key as the engine passes it: JSON. Other text stays text, and is refused later."""
     try:
         return json.loads(text, parse_constant=_refuse_constant) if text else None
     except (ValueError, RecursionError):
@@ -63,7 +63,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def secret_paths(value: object, path: str) -> Iterator[str]:
-    """Where values are encrypted; only the engine has the key."""
+    """Paths of encrypted values; only the engine has the key."""
     if isinstance(value, dict):
         if value.keys() == {"secure"} and isinstance(value["secure"], str):
             yield path
@@ -93,7 +93,7 @@ def is_project(project: object) -> bool:
 
 
 def parse(raw: object, project: str, keys: Iterable[str]) -> tuple[PlatformConfig | None, list[ConfigError]]:
-    """The platform, and what is wrong in form. Malformed parts are left out, so that rules can speak about the rest."""
+    """The platform, and its errors of form. Malformed parts are left out, so that rules can check the rest."""
     if raw is None:
         close = get_close_matches(PLATFORM_KEY, [key for key in keys if key != PLATFORM_KEY], 1)
         hint = (
@@ -129,7 +129,7 @@ def parse(raw: object, project: str, keys: Iterable[str]) -> tuple[PlatformConfi
 
 
 def _is_beyond_measure(raw: object) -> bool:
-    """Whether there are too many values, or too deep ones; each place counts where one object stands in several."""
+    """Whether there are too many values, or too many levels. An object in several places counts in each."""
     level: list[object] = [raw]
     values = 0
     for _ in range(MOST_LEVELS):
@@ -145,21 +145,21 @@ def _is_beyond_measure(raw: object) -> bool:
 
 
 def _deepest(details: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Errors without those that only follow from errors further inside: a list of nothing but bad entries is no list
-    of too few."""
+    """Errors without those that follow from errors further inside: if all entries of a list are bad, the list is not
+    too short."""
     inner = {detail["loc"][:length] for detail in details for length in range(len(detail["loc"]))}
     return [detail for detail in details if detail["loc"] not in inner]
 
 
 def _with_text_keys(value: Any) -> Any:
-    """YAML reads the key in `1: ...` as a number; a key is a name, whatever it looks like."""
+    """Turns all keys into text: YAML reads the key in `1: ...` as a number, but it is a name."""
     if isinstance(value, dict):
         return {str(key): _with_text_keys(item) for key, item in value.items()}
     return [_with_text_keys(item) for item in value] if isinstance(value, list) else value
 
 
 def _without_malformed(raw: dict[str, Any], details: list[ErrorDetails]) -> dict[str, Any]:
-    """The raw platform without what is malformed: single settings where nothing else hangs on them, else the part."""
+    """The raw platform without malformed settings; the whole part where other settings depend on a malformed one."""
     rest: dict[str, Any] = dict(raw)
     rest["slices"] = dict(raw["slices"]) if isinstance(raw.get("slices"), dict) else {}
     for detail in details:

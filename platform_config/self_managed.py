@@ -1,7 +1,7 @@
 """Kubernetes without GKE: a control plane that this program builds on Compute Engine, or a cluster that exists.
 
-Either way slices join as managed instance groups (MIGs), by what the control plane keeps in Secret Manager; `hosts`
-says what a machine boots with.
+In both, slices are managed instance groups (MIGs) whose hosts join with a token from Secret Manager. `plan.hosts` says
+what a machine boots with.
 """
 
 from typing import Annotated, Literal
@@ -42,28 +42,28 @@ _PEM_CHECK, _PEM_SCHEMA = text(
 )
 
 InCluster = Literal["device-plugin", "dra-driver", "jobset", "kueue", "namespaces"]
-"""What slices and queues use inside a cluster, beside objects of the platform's own: software by its name, and the
+"""What slices and queues need inside a cluster, besides the platform's own objects: software by its name, and the
 namespaces of workloads."""
 
 OLDEST_WITH_DRA = "1.34"
-"""First minor version whose `resource.k8s.io/v1` is on by default, which the DRA driver and claims need."""
+"""First minor version with `resource.k8s.io/v1` on by default, which the DRA driver and claims need."""
 
 
 class ControlPlane(Model):
     """The virtual machines that run the API server and etcd, behind one load-balanced address."""
 
     replicas: Literal[1, 3] = 1
-    """One machine, or three, of which one may fail."""
+    """One machine, or three; of three one may fail."""
     zones: tuple[Zone, ...] = ()
     """Zones of the machines, in turn; the platform's zone if unset."""
     machine_type: str | None = None
     """Compute Engine machine type; one that the zone offers if unset."""
     disk_size_gb: Annotated[int, Field(strict=True, ge=20, le=65536)] = 50
-    """Size of the disk that holds etcd and the cluster's keys, and outlives its machine."""
+    """Size of the disk with etcd and the cluster's keys, in GB; a new machine takes it over."""
     access: Literal["internal", "external"] = "internal"
     """Whether the API server's address is in the VPC or on the internet."""
     authorized_networks: tuple[AuthorizedNetwork, ...] = ()
-    """Who may reach the API server, besides nodes. Without any, only the VPC's node range."""
+    """Who may reach the API server, besides nodes. If empty, only the VPC's node range."""
     backups: Flag = False
     """Keep hourly snapshots of etcd in a bucket of the platform's own."""
     backup_days: Annotated[int, Field(strict=True, ge=1, le=3650)] = 14
@@ -71,19 +71,19 @@ class ControlPlane(Model):
 
     @property
     def fronts(self) -> tuple[Literal["internal", "external"], ...]:
-        """Sides of the load balancer: the internal one is always there, an external one comes beside it."""
+        """Load balancers of the API server: always the internal one, and the external one if asked for."""
         return ("internal", "external") if self.access == "external" else ("internal",)
 
 
 class Joining(Model):
-    """What hosts need to know that join a cluster by themselves."""
+    """Settings of hosts that join a cluster without GKE."""
 
     version: KubernetesVersion = "1.34.2"
     """Kubernetes version that machines install; not newer than the control plane of a cluster that exists."""
     image: Image = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
     """Disk image of machines without TPUs."""
     bootstrap: Flag = True
-    """Let hosts install what they need and join by themselves; false: their images do."""
+    """Hosts install what they need and join with the program's boot script; false: their images do this."""
     cpu_pools: dict[Name, CpuPool] = {}
     """Further hosts without TPUs, by name: as many as `min`, since nothing scales them."""
 
@@ -96,23 +96,23 @@ class SelfManagedCluster(Joining):
     control_plane: ControlPlane = ControlPlane()
     """The control plane's machines."""
     system_pool: SystemPool = SystemPool()
-    """The hosts that carry controllers: as many as `min`, since nothing scales them."""
+    """The hosts that controllers run on: as many as `min`, since nothing scales them."""
     kms_key: KmsKey | None = None
     """Cloud KMS key that encrypts bootstrap secrets, the control plane's disks and backups."""
 
 
 class ExistingCluster(Joining):
-    """A cluster that somebody else runs: slices join it, software and queues go into it, nothing else is touched."""
+    """A cluster that somebody else runs: the program adds slices, software and queues, and changes nothing else."""
 
     kind: Literal["existing"]
     """A Kubernetes cluster that exists."""
     server: Annotated[str, _SERVER_CHECK, _SERVER_SCHEMA]
-    """Address of the API server, as this program reaches it."""
+    """Address at which this program reaches the API server."""
     ca: Annotated[str, _PEM_CHECK, _PEM_SCHEMA]
-    """Certificate of the cluster's own authority, in PEM."""
+    """Certificate of the cluster's own certificate authority, in PEM."""
     join_secret: SecretName
-    """Secret from which hosts take their short-lived join token; docs/self-managed.md has its form."""
+    """Secret with the hosts' short-lived join token; docs/self-managed.md has its form."""
     access_secret: SecretName
-    """Secret from which this program takes its short-lived credential; docs/self-managed.md has its form."""
+    """Secret with this program's short-lived credential; docs/self-managed.md has its form."""
     provides: tuple[InCluster, ...] = ()
-    """What the cluster has already: used, and neither installed nor deleted. `namespaces`: all of them."""
+    """What the cluster has already. The program neither installs nor deletes it. `namespaces`: all of them."""

@@ -1,4 +1,4 @@
-"""What a person writes about a group of identical TPU slices. `plan.slices` holds what follows from it."""
+"""A group of identical TPU slices in the stack file. `plan.slices` has what is derived from it."""
 
 from typing import Annotated, Any, Literal
 
@@ -37,14 +37,14 @@ class BootDisk(Model):
 
 
 class SecondaryBootDisk(Model):
-    """A disk image with container images on it, so that hosts need not pull them."""
+    """A disk with container images, so that hosts need not pull them."""
 
     image: Annotated[str, _IMAGE_CHECK, _IMAGE_SCHEMA]
     """Disk image that caches container images."""
 
 
 class AdditionalNetwork(Model):
-    """A further VPC that hosts get an interface in, for traffic between slices."""
+    """A further VPC in which hosts have an interface, for traffic between slices."""
 
     network: str
     """VPC, by name or full resource name."""
@@ -53,9 +53,9 @@ class AdditionalNetwork(Model):
 
 
 class NodeDrain(Model):
-    """How a host is emptied before its pool is deleted, so that training can write a checkpoint.
+    """How a host is drained before its pool is deleted, so that training can write a checkpoint.
 
-    Without GKE the update that deletes the group of hosts empties them, and waits for it.
+    Without GKE the update that deletes the group of hosts drains them first.
     """
 
     respect_pdb: Flag = True
@@ -63,7 +63,7 @@ class NodeDrain(Model):
     grace: Duration | None = None
     """Longest time pods may take to end."""
     pdb_timeout: Duration | None = None
-    """Longest time a budget may hold a host back."""
+    """Longest wait for PodDisruptionBudgets of a host's pods."""
 
 
 def _listed(value: object) -> object:
@@ -71,13 +71,13 @@ def _listed(value: object) -> object:
 
 
 def _given(*keys: str) -> dict[str, Any]:
-    """JSON Schema of keys that are there, and not null."""
+    """JSON Schema: these keys are present and not null."""
     return {"required": list(keys), "properties": {key: {"not": {"type": "null"}} for key in keys}}
 
 
 class Slice(Model):
     """A group of identical slices. Exactly one of: machine_type and topology; generation and topology; generation and
-    chips. Hosts, placement and everything else follow."""
+    chips. Hosts, placement and the rest are derived."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -96,9 +96,9 @@ class Slice(Model):
     topology: str | None = None
     """Shape of one slice in chips, such as 4x4 or 4x4x8, sides ascending."""
     chips: Positive | None = None
-    """Chips of one slice, where only one shape has that many."""
+    """Chips of one slice, if only one shape has that many."""
     count: Positive = 1
-    """How many such slices."""
+    """Number of slices."""
     capacity: Annotated[
         tuple[Capacity, ...],
         Field(min_length=1, max_length=len(MODELS)),
@@ -107,7 +107,7 @@ class Slice(Model):
             json_schema_input_type=Capacity | Annotated[list[Capacity], Field(min_length=1, max_length=len(MODELS))],
         ),
     ] = (OnDemand(model="on-demand"),)
-    """Where hosts come from; a list is an order of fallback."""
+    """How hosts are obtained; a list is an order of fallback."""
     devices: Literal["device-plugin", "dra"] = "device-plugin"
     """How pods get chips: the TPU device plugin, or claims through the TPU DRA driver."""
     autoscale: Flag | None = None
@@ -115,7 +115,7 @@ class Slice(Model):
     dynamic_slicing: Flag = False
     """tpu7x: provision 4x4x4 cubes that the slice controller joins to slices at run time. GKE only."""
     protect: Flag | None = None
-    """Refuse plans that delete or replace the slices or make their hosts anew; as the platform if unset."""
+    """Refuse updates that delete or replace the slices or recreate their hosts; as the platform if unset."""
     boot_disk: BootDisk = BootDisk()
     """The disk hosts start from."""
     secondary_boot_disks: tuple[SecondaryBootDisk, ...] = ()
@@ -123,15 +123,15 @@ class Slice(Model):
     image_streaming: Flag = True
     """Start containers before their image is fully pulled. GKE only."""
     dranet: Flag = False
-    """Hand accelerator network interfaces to pods (DRANET). GKE only."""
+    """Give accelerator network interfaces to pods (DRANET). GKE only."""
     additional_networks: tuple[AdditionalNetwork, ...] = ()
     """Further VPCs for hosts; not together with dranet. GKE only."""
     max_pods_per_node: Annotated[int, Field(strict=True, ge=8, le=256)] = 15
     """Most pods on a host; lower values save pod addresses."""
     host_maintenance: Literal["AS_NEEDED", "PERIODIC"] | None = None
-    """When Google maintains hosts; PERIODIC only within a reservation made so. GKE only."""
+    """When Google maintains hosts; PERIODIC only in a reservation with periodic maintenance. GKE only."""
     node_drain: NodeDrain | None = None
-    """How hosts are emptied before deletion; at most half an hour in all without GKE."""
+    """How hosts are drained before deletion; without GKE at most half an hour in all."""
     labels: Labels = {}
     """Kubernetes labels of the hosts."""
     taints: tuple[Taint, ...] = ()
@@ -147,4 +147,4 @@ class Slice(Model):
     image: Annotated[str, _IMAGE_CHECK, _IMAGE_SCHEMA] | None = None
     """Disk image of hosts that are not GKE's; Google's newest of the generation's family if unset."""
     instance_template: Annotated[str, _TEMPLATE_CHECK, _TEMPLATE_SCHEMA] | None = None
-    """Instance template of your own for hosts that are not GKE's, which must make hosts of that machine type join."""
+    """Your own instance template for hosts that are not GKE's; its hosts must have that machine type and join."""

@@ -1,4 +1,4 @@
-"""Controllers that run inside the cluster: which versions, and the few settings a person has an opinion on."""
+"""Versions and a few settings of the controllers inside the cluster."""
 
 from typing import Literal
 
@@ -8,11 +8,11 @@ from platform_config.fields import Count, Duration, Flag, Model, Positive
 class DraDriver(Model):
     """The TPU DRA driver, installed where a slice says `devices: dra`."""
 
-    # 0.2.0 is tagged upstream, but only 0.1.0 is known to lie in the public chart registry.
+    # 0.2.0 is tagged upstream, but only 0.1.0 is known to be in the public chart registry.
     version: Literal["0.1.0", "0.2.0"] = "0.1.0"
     """Chart version of the TPU DRA driver."""
     capabilities: Flag = True
-    """Pods may add IPC_LOCK and SYS_RESOURCE, and generated ones do; false: Pod Security `baseline` as it stands."""
+    """Pods may add IPC_LOCK and SYS_RESOURCE, and generated ones do; false: plain Pod Security `baseline`."""
 
 
 class JobSet(Model):
@@ -32,15 +32,15 @@ class Kueue(Model):
     recovery_timeout: Duration = "900s"
     """The same for a workload that was ready before and lost a pod."""
     retries: Positive = 5
-    """How often such a workload goes back to its queue before it is switched off."""
+    """How often such a workload goes back to its queue before Kueue deactivates it."""
     provisioning_retries: Count = 3
-    """How often Kueue asks anew for capacity that queued provisioning did not get."""
+    """How often Kueue repeats a request that queued provisioning could not serve."""
     keep_finished: Duration = "604800s"
     """How long finished workloads stay visible."""
     fair_sharing: Flag = True
-    """Share what a cohort does not use by the queues' weights, by preemption if need be."""
+    """Share idle slices of a cohort by the queues' weights, with preemption if necessary."""
     refuse_unqueued: Flag = True
-    """In namespaces of queues, refuse pods that ask for TPUs past the queues."""
+    """In namespaces of queues, refuse pods that request TPUs without a queue."""
     topology_aware: Flag = False
     """Place pods by topology (TAS) on static device-plugin slices, instead of one Job per pool."""
 

@@ -13,8 +13,8 @@ PROJECT_NAME = "tpu-platform"
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The configuration in a stack file, by full key, as the engine hands it to a program: mappings and lists as they
-    are, everything else as text. Raises ConfigErrors where the engine reads no configuration."""
+    """The configuration in a stack file, by full key, as the engine passes it to a program: mappings and lists
+    unchanged, everything else as text. Raises ConfigErrors where the engine cannot read it."""
     try:
         content = engine_yaml.document(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:

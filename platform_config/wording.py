@@ -1,4 +1,4 @@
-"""Turns pydantic's errors into the path a person wrote, what is wrong there, and what to write instead."""
+"""Turns pydantic's errors into the path in the stack file, what is wrong there, and what to write instead."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -37,16 +37,16 @@ WRITE = {
 """What to write instead, by pydantic's type of error, with that error's context filled in."""
 
 FOREIGN = {Slice: other_words.SLICE, PlatformConfig: other_words.PLATFORM, Reservation: other_words.RESERVATION}
-"""By model: keys of other tools, and what they are here."""
+"""By model: keys of other tools, and what to write instead."""
 
 TAGS = ("kind", "model")
-"""Keys that tell the alternatives of a union apart."""
+"""Keys that select an alternative of a union."""
 
 
 class Place(NamedTuple):
     """Where an error is: `path` as written, `value` found there, `model` whose keys are possible there.
 
-    `alternatives`: the models that the value could be of, or that could stand where `model` does, if there is a choice.
+    `alternatives`: all models that are possible for the value, or in place of `model`.
     """
 
     path: str
@@ -57,7 +57,7 @@ class Place(NamedTuple):
 
 
 def translated(detail: ErrorDetails, raw: Mapping[str, Any]) -> ConfigError:
-    """Pydantic's error about a raw platform in words of our own; of a key of another alternative, whose it is."""
+    """Pydantic's error about a raw platform, in our words; it names the alternative that an unknown key is of."""
     place = _place(detail["loc"], raw, ends_in_key=detail["type"] == "extra_forbidden")
     message, hint, suffix = _words(detail, place)
     return ConfigError(below(place.path + suffix), message, hint)
@@ -86,7 +86,7 @@ def _words(detail: ErrorDetails, place: Place) -> tuple[str, str, str]:
 
 
 def _unknown_key(place: Place) -> tuple[str, str]:
-    """A key that is unknown here, but perhaps that of an alternative: a setting of GKE is none of other clusters."""
+    """A key that is unknown here, but may belong to an alternative: other clusters do not have GKE's settings."""
     owners = [f"{key}: {tag}" for other in place.alternatives for key, tag in _tags(other) if _has(other, place.key)]
     if owners:
         return f"is a setting of {' or '.join(owners)}", f"leave it out, or write {' or '.join(owners)}"
@@ -100,12 +100,12 @@ def _has(model: type[BaseModel], key: str) -> bool:
 
 
 def _tags(model: type[BaseModel]) -> list[tuple[str, str]]:
-    """Key and value that say of a value in a stack file that it is of this model."""
+    """Key and value by which a value in a stack file selects this model."""
     return [(key, tag) for key in TAGS if _has(model, key) for tag in get_args(model.model_fields[key].annotation)]
 
 
 def _wrong_alternative(context: Mapping[str, Any], place: Place) -> tuple[str, str, str]:
-    """A union of models to which the key that tells them apart says something else, or nothing."""
+    """A union of models whose selecting key has an unknown value, or none."""
     key = context["discriminator"].strip("'")
     known = [tag for model in place.alternatives for _, tag in _tags(model)]
     given = place.value.get(key) if isinstance(place.value, dict) else place.value
@@ -129,11 +129,10 @@ def _keys(model: type[BaseModel] | None) -> list[str]:
 
 
 def _place(location: tuple[int | str, ...], raw: Mapping[str, Any], *, ends_in_key: bool) -> Place:
-    """Follows pydantic's location through the model and the raw value together.
+    """Follows pydantic's location through the model and the raw value in parallel.
 
-    Pydantic's locations also name the alternative of a union and mark keys of mappings, which nobody wrote; and a bare
-    value stands at index 0 where a list was meant. `ends_in_key`: the last part is a key that was written, whatever it
-    looks like.
+    Pydantic's locations also contain tags that nobody wrote: alternatives of unions and marks of mapping keys. A bare
+    value has index 0 where a list is expected. `ends_in_key`: the last part is always a key that a person wrote.
     """
     annotation: Any = PlatformConfig
     value: Any = raw
@@ -154,7 +153,7 @@ def _place(location: tuple[int | str, ...], raw: Mapping[str, Any], *, ends_in_k
             model, annotation = _inside(annotation, part)
             path, key = f"{path}.{part}" if path else part, part
             value = value.get(part) if isinstance(value, dict) else None
-    # At the end of the location stands the union itself, or a key of the alternative that was taken last.
+    # The location ends at the union itself, or at a key of the last alternative.
     return Place(path, key, value, model, _members(_plain(annotation)) or (union if model in union else ()))
 
 
