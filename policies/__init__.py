@@ -1,5 +1,5 @@
-"""Guard rails for any stack with TPU capacity: rules over planned resources, whoever wrote these.
+"""Guard rails for any stack with TPU capacity: rules over planned resources of any program.
 
-The rules are plain functions in `policies.rules` and need nothing but `catalogue`, `plan` and `rules`;
-`policies.pack` hands them to Pulumi.
+The rules are plain functions in `policies.rules` and need nothing but `catalogue`, `plan` and `rules`; `policies.pack`
+registers them with Pulumi.
 """

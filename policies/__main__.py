@@ -1,4 +1,4 @@
-"""The pack as Pulumi starts it: `pulumi preview --policy-pack policies`. Prints nothing but the port it serves on."""
+"""Entry point for `pulumi preview --policy-pack policies`. Prints only the port that it serves on."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ import threading
 import time
 from pathlib import Path
 
-# The engine starts this file by itself; the rules and what they know of TPUs lie beside it in the checkout.
+# The engine starts this file as a script, so the checkout, with the rules and the catalogue, is added to the path.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pulumi_policy import EnforcementLevel, PolicyPack
@@ -17,7 +17,7 @@ PARENT_POLL_SECONDS = 1.0
 
 
 def _end_with(parent: int) -> None:
-    """Ends this process when the engine is gone: a killed engine tells nobody, and the pack would serve for ever."""
+    """Ends this process when the engine is gone: otherwise the pack would serve forever after the engine is killed."""
     while os.getppid() == parent:
         time.sleep(PARENT_POLL_SECONDS)
     os._exit(0)

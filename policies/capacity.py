@@ -1,4 +1,4 @@
-"""How many TPU chips a stack asks for: in pools and groups at their largest, in single machines and TPU VMs."""
+"""Counts the TPU chips of a stack: pools and groups at their largest, single machines and TPU VMs."""
 
 import math
 import re
@@ -18,7 +18,7 @@ REGION_ZONES = 3
 CHIPS_IN_NAME = re.compile(r"-(?P<chips>[0-9]+)t(-tpu)?")
 FAMILIES = {name.partition("-")[0]: machine.generation for name, machine in MACHINES.items()}
 
-# Types of the Cloud TPU API: v6e-8, v5litepod-16; of these generations the number counts TensorCores, two a chip.
+# Types of the Cloud TPU API: v6e-8, v5litepod-16. For these generations the number means TensorCores, two per chip.
 ACCELERATOR_TYPE = re.compile(r"(?P<kind>[a-z][a-z0-9]*)-(?P<number>[0-9]+)")
 COUNTED_IN_CORES = ("v2", "v3", "v4", "v5p")
 SAME_KIND = {"v5litepod": "v5e", "v5lite_pod": "v5e"}
@@ -27,8 +27,8 @@ DEFAULT_TPU_VM = "v2-8"
 
 @dataclass(frozen=True)
 class Capacity:
-    """TPU chips that a stack asks for at most in one resource. `kind`: the generation's name, or what stands for it;
-    `generation`: None where the catalogue does not know it."""
+    """The most TPU chips of one resource. `kind`: the generation's name, or the type's if the catalogue does not know
+    it; then `generation` is None."""
 
     resource: Resource
     chips: int
@@ -37,9 +37,9 @@ class Capacity:
     spot: bool
 
     def usd_per_hour(self, prices: Mapping[str, float]) -> float | None:
-        """What an hour costs; None where no price is known.
+        """Price of an hour; None if unknown.
 
-        `prices`: USD of a chip-hour by generation, where they are not those of the catalogue. Spot is estimated.
+        `prices`: USD per chip-hour by generation, instead of the catalogue's. Spot is estimated.
         """
         listed = self.generation.price.amount if self.generation and self.generation.price else None
         price = prices.get(self.kind, listed)
@@ -48,7 +48,7 @@ class Capacity:
 
 
 def capacity(stack: Stack) -> Iterator[Capacity]:
-    """All TPU chips of a stack whose number the plan tells."""
+    """All TPU chips of a stack whose number is known in the preview."""
     for pool in stack.of_type(tokens.NODE_POOL):
         yield from _hosts(
             pool, _machine(pool.props, CONFIG), most_nodes(pool), at(pool.props, f"{CONFIG}.spot") is True
@@ -69,7 +69,7 @@ def capacity(stack: Stack) -> Iterator[Capacity]:
 
 
 def _hosts(resource: Resource, machine: tuple[str, int] | None, hosts: int | None, spot: bool) -> Iterator[Capacity]:
-    """Capacity of a number of hosts of a machine type, which is a kind of TPU and its chips."""
+    """Capacity of a number of hosts; `machine`: kind of TPU and chips of a host."""
     if machine is not None and hosts is not None:
         kind, chips = machine
         yield Capacity(resource, chips * hosts, kind, GENERATIONS.get(kind), spot)
@@ -78,7 +78,7 @@ def _hosts(resource: Resource, machine: tuple[str, int] | None, hosts: int | Non
 def _machine(props: Props, below: str = "") -> tuple[str, int] | None:
     """Kind and chips of a machine, from its type or its accelerators; None where it has no TPU.
 
-    Of a type that the catalogue does not know its name tells the chips.
+    For a type that the catalogue does not know, its name gives the chips.
     """
     prefix = f"{below}." if below else ""
     name = text(props, f"{prefix}machineType").rpartition("/")[2]
@@ -102,7 +102,7 @@ def _spot(props: Props) -> bool:
 
 
 def most_nodes(pool: Resource) -> int | None:
-    """Nodes a pool may have at most, in all its zones; None where the plan does not say."""
+    """Most nodes of a pool, in all its zones; None where unknown."""
     zones = max(1, len(items(pool.props, "nodeLocations")))
     total = number(pool.props, "autoscaling.totalMaxNodeCount")
     if autoscaled(pool) and total is not None:
@@ -114,16 +114,16 @@ def most_nodes(pool: Resource) -> int | None:
 
 
 def _default_nodes(cluster: Resource) -> int:
-    """Nodes of the default pool, whose number is for each zone."""
+    """Nodes of the default pool; its initial count is for each zone."""
     named = len(items(cluster.props, "nodeLocations"))
     in_zone = text(cluster.props, "location").count("-") > 1
-    # A zonal cluster has the zones that it names beside its own.
+    # A zonal cluster has its own zone and those that it names.
     zones = named + 1 if in_zone else named or REGION_ZONES
     return (number(cluster.props, "initialNodeCount") or 0) * zones
 
 
 def _group_size(stack: Stack, mig: Resource) -> int | None:
-    """Hosts that a group may have at most: by its size, its autoscaler, and requests that add hosts."""
+    """Most hosts of a group: by its size, its autoscaler, and its resize requests."""
     sizes = [number(mig.props, "targetSize")]
     for scaler in stack.of_type(tokens.AUTOSCALER, tokens.REGION_AUTOSCALER):
         if _points_at(stack, scaler, "target", mig):
@@ -142,7 +142,7 @@ def _points_at(stack: Stack, resource: Resource, property_: str, mig: Resource) 
 
 
 def _tpu_vms(stack: Stack) -> Iterator[Capacity]:
-    """Slices of the Cloud TPU API, asked for at once or in its queue."""
+    """Slices of the Cloud TPU API, created directly or as queued resources."""
     for vm in stack.of_type(tokens.TPU_VM):
         spot = any(at(vm.props, f"schedulingConfig.{key}") is True for key in ("spot", "preemptible"))
         yield from _tpu_vm(vm, vm.props, spot)

@@ -1,4 +1,4 @@
-"""Where a plan describes the nodes of a GKE cluster: in node pools, and in the default pool that a cluster keeps."""
+"""Finds the settings of GKE nodes: in node pools, and in the default pool that a cluster keeps."""
 
 from policies import tokens
 from policies.registry import Resource
@@ -8,7 +8,7 @@ CONFIG = "nodeConfig"
 
 
 def keeps_default_pool(cluster: Resource) -> bool:
-    """Whether a cluster keeps the pool that it is made with; one whose option is not known yet counts as removed."""
+    """Whether a cluster keeps its default pool; if the option is not known yet, the pool counts as removed."""
     if at(cluster.props, "enableAutopilot") is True or items(cluster.props, "nodePools"):
         return False
     removed = at(cluster.props, "removeDefaultNodePool")
@@ -16,7 +16,7 @@ def keeps_default_pool(cluster: Resource) -> bool:
 
 
 def node_configs(resource: Resource) -> list[str]:
-    """Paths of the settings of nodes: those of a pool, of a default pool that is kept, of pools within a cluster."""
+    """Paths of node settings: of a pool, of a default pool that is kept, of pools inside a cluster."""
     if resource.type == tokens.NODE_POOL:
         return [CONFIG]
     inline = [f"nodePools.{index}.{CONFIG}" for index in range(len(items(resource.props, "nodePools")))]

@@ -1,4 +1,4 @@
-"""Hands the rules to Pulumi: each becomes a policy of the pack. Only this module knows Pulumi's policy SDK."""
+"""Registers each rule as a policy of the pack. Only this module uses Pulumi's policy SDK."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -23,7 +23,7 @@ from policies.values import UNKNOWN
 
 NAME = "tpu-platform"
 
-# The engine's stand-ins for values that are not known before an update.
+# The engine's markers for values that are not known before an update.
 UNKNOWN_VALUES = frozenset(
     (
         proxy.UNKNOWN_ARCHIVE_VALUE,
@@ -49,7 +49,7 @@ def _resource_policy(rule: Rule[ResourceCheck]) -> ResourceValidationPolicy:
         for path, message in rule.check(_resource(args), rule.configured(args.get_config())):
             report(rule.wording(path, message))
 
-    return ResourceValidationPolicy(validate=validate, **_described(rule))
+    return ResourceValidationPolicy(validate=validate, **_common(rule))
 
 
 def _stack_policy(rule: Rule[StackCheck]) -> StackValidationPolicy:
@@ -58,10 +58,10 @@ def _stack_policy(rule: Rule[StackCheck]) -> StackValidationPolicy:
         for urn, path, message in rule.check(stack, rule.configured(args.get_config())):
             report(rule.wording(path, message), urn)
 
-    return StackValidationPolicy(validate=validate, **_described(rule))
+    return StackValidationPolicy(validate=validate, **_common(rule))
 
 
-def _described(rule: Rule[Any]) -> dict[str, Any]:
+def _common(rule: Rule[Any]) -> dict[str, Any]:
     """What resource and stack policies have in common."""
     properties = {setting.name: dict(setting.schema) for setting in rule.settings}
     return {
@@ -97,12 +97,12 @@ def _of_stack(resource: PolicyResource) -> Resource:
 
 
 def _explicit(provider: PolicyProviderResource | None) -> str | None:
-    """URN of a provider that the program made; None for those that the engine makes itself."""
+    """URN of a provider that the program creates; None for the engine's default providers."""
     return str(provider.urn) if provider is not None and explicit(provider.name) else None
 
 
 def plain(value: Any) -> Any:
-    """A value without the SDK's proxies, which raise on the first unknown they meet and so end the whole policy."""
+    """A value without the SDK's proxies, which raise on the first unknown value and so end the whole policy."""
     unwrapped: Callable[[str], Any] | None = getattr(value, "__getitem__", None)
     if isinstance(value, str):
         return UNKNOWN if value in UNKNOWN_VALUES else value

@@ -1,4 +1,4 @@
-"""Pods that a plan runs, wherever the kind of workload keeps its pod template."""
+"""Finds the pods of workloads, wherever a kind has its pod template."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,13 +9,13 @@ from policies.values import at, items, strings
 
 _IMAGE = re.compile(r"(ontainers\.[0-9]+\.image|volumes\.[0-9]+\.image\.reference)$")
 CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
-# What only the spec of a pod has; a patch may have no containers.
+# Keys that only the spec of a pod has; a patch may have no containers.
 POD_KEYS = frozenset(("containers", "initContainers", "hostNetwork", "hostPID", "hostIPC"))
 ROOTS = ("spec", "template", "items")
 
 
 def images(workload: Resource) -> Iterator[tuple[str, str]]:
-    """Path and name of the images of all containers."""
+    """Path and image of every container."""
     for root in ROOTS:
         for path, value in strings(at(workload.props, root), root):
             if _IMAGE.search(path):

@@ -1,4 +1,4 @@
-"""Ranges of addresses and of ports: which addresses add up to everybody, and which ports are not for everybody."""
+"""Ranges of addresses that are too large for a firewall rule, and ports that must not be open to everybody."""
 
 from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
@@ -7,7 +7,7 @@ from typing import Any
 from plan.hosts import API_PORT
 from policies.values import UNKNOWN, at, items, text
 
-# Nobody on the internet has an address of these.
+# These addresses are not on the internet.
 INTERNAL = tuple(
     IPv4Network(each)
     for each in (
@@ -24,7 +24,7 @@ INTERNAL = tuple(
 GLOBAL_IPV6 = IPv6Network("2000::/3")
 
 MOST_IPV4, MOST_IPV6 = 2 ** (32 - 8), 2 ** (128 - 19)
-"""Public addresses that one organization may have: a /8 of IPv4, a /19 of IPv6. Larger blocks belong to nobody alone.
+"""Most public addresses of one organization: a /8 of IPv4, a /19 of IPv6.
 """
 
 NODE_PORTS = (30000, 32767)
@@ -37,23 +37,23 @@ TCP_PORTS = (
     (10248, 10259),
     NODE_PORTS,
 )
-"""SSH; etcd and its peers; the API server; metrics of the TPU runtime; the TPU runtime itself, JAX's coordinator
-included; the kubelet with its read-only port and the control plane's other servers; Services of type NodePort."""
+"""SSH; etcd and its peers; the API server; metrics of the TPU runtime; the TPU runtime and JAX's coordinator; the
+kubelet with its read-only port and the control plane's other servers; Services of type NodePort."""
 UDP_PORTS = ((4789, 4789), (8472, 8472), NODE_PORTS)
 """VXLAN, by which pod networks carry packets between nodes; Services of type NodePort."""
 
 TCP, UDP = ("tcp", "6"), ("udp", "17")
 HARMLESS = ("icmp", "1", "icmpv6", "ipv6-icmp", "58", "esp", "50", "ah", "51")
-"""Protocols without ports behind which no server of a platform listens: ICMP, and IPsec, which checks its peers."""
+"""Protocols without ports that are safe to open: ICMP, and IPsec, which authenticates its peers."""
 
 
 def everybody(ranges: Iterable[Any]) -> str | None:
-    """The ranges that together are more than one organization can have, in words; None where there are none.
+    """A text about ranges that together are larger than one organization can have; None if they are not.
 
-    The ranges are added up without overlaps, since four ranges of /2 are all addresses.
+    It adds the ranges up, without overlaps: four ranges of /2 are all addresses.
     """
     networks = [network for network in map(_network, ranges) if network is not None]
-    # collapse_addresses takes one version at a time
+    # collapse_addresses accepts only one IP version
     ipv4 = list(collapse_addresses(each for each in networks if isinstance(each, IPv4Network)))
     ipv6 = list(collapse_addresses(each for each in networks if isinstance(each, IPv6Network)))
     public4 = sum(each.num_addresses - sum(_shared(each, inner) for inner in INTERNAL) for each in ipv4)
@@ -68,11 +68,11 @@ def _network(cidr: Any) -> IPv4Network | IPv6Network | None:
     try:
         return ip_network(cidr, strict=False) if isinstance(cidr, str) else None
     except ValueError:
-        return None  # the API refuses what is no range
+        return None  # the API refuses it
 
 
 def _shared(one: IPv4Network | IPv6Network, other: IPv4Network | IPv6Network) -> int:
-    """Addresses that two ranges have in common: of two ranges that overlap one contains the other."""
+    """Number of addresses in both ranges: if two ranges overlap, one contains the other."""
     return min(one.num_addresses, other.num_addresses) if one.overlaps(other) else 0
 
 
@@ -85,9 +85,9 @@ def _words(networks: list[IPv4Network | IPv6Network], public: int) -> str:
 
 
 def opened(rule: Any, protocol_key: str) -> str | None:
-    """What a part of a firewall rule opens that is not for everybody, in words; None where it opens nothing of that.
+    """A text about the sensitive ports that a part of a firewall rule opens; None if it opens none.
 
-    `protocol_key`: where the protocol stands. Nothing is decided on protocols and ports that are not known yet.
+    `protocol_key`: property of the protocol. Protocols and ports that are not known yet give None.
     """
     if at(rule, protocol_key) is UNKNOWN or at(rule, "ports") is UNKNOWN:
         return None
@@ -104,7 +104,7 @@ def opened(rule: Any, protocol_key: str) -> str | None:
 
 
 def covers(span: str, first: int, last: int) -> bool:
-    """Whether a port, or ports written as `first-last`, have one in common with these."""
+    """Whether a port, or ports written as `first-last`, overlap with these."""
     start, _, end = span.partition("-")
     if not start.isdigit():
         return False

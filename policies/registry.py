@@ -1,4 +1,4 @@
-"""What a guard rail is: a rule over one planned resource, or over all of a stack."""
+"""Defines guard rails: rules over one planned resource, or over all resources of a stack."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,22 +12,22 @@ from policies.values import Finding, Props
 Level = Literal["mandatory", "advisory"]
 Settings = Mapping[str, Any]
 
-# As the engine calls the providers that it makes itself: default, default_4_34_2, default_4_34_2_alpha_1.
+# The engine's names of its default providers: default, default_4_34_2, default_4_34_2_alpha_1.
 ENGINES_PROVIDER = re.compile(r"default(_[0-9]+_[0-9]+_[0-9]+(_.*)?|_https?_.*)?")
 
 
 def explicit(provider: str) -> bool:
-    """Whether the provider of this name was made by the program, not by the engine."""
+    """Whether the program created the provider of this name, not the engine."""
     return not ENGINES_PROVIDER.fullmatch(provider)
 
 
 @dataclass(frozen=True)
 class Resource:
-    """A resource as a plan has it. `props` are its inputs, in camelCase; in stack rules those a provider completed.
+    """A planned resource. `props` are its inputs, in camelCase; in stack rules with the provider's defaults.
 
-    `protect`, `delete_before_replace`: its options; None where the engine does not say. `provider`: URN of an explicit
-    provider, None for a default one. Only in stack rules: `dependencies`, URNs it waits for, its provider's not among
-    them; `property_dependencies`, by the property whose value comes from them.
+    `protect`, `delete_before_replace`: its options; None if unknown. `provider`: URN of an explicit provider, None for
+    a default one. Only in stack rules: `dependencies`, URNs that it waits for, without its provider's;
+    `property_dependencies`, the same by the property that needs them.
     """
 
     type: str
@@ -62,7 +62,7 @@ class Stack:
         return (resource for resource in self.resources if fnmatchcase(resource.type, pattern))
 
     def reachable(self, resource: Resource) -> set[str]:
-        """URNs a resource waits for, directly or through others."""
+        """URNs that a resource waits for, directly or through others."""
         seen: set[str] = set()
         todo = [resource.urn]
         while todo:
@@ -78,7 +78,7 @@ class Stack:
 
 
 class StackFinding(NamedTuple):
-    """Something to put right in a stack: the resource it shows at, if there is one, and what is wrong."""
+    """Something to correct in a stack: the resource, if it is about one, and what is wrong."""
 
     urn: str | None
     path: str
@@ -111,11 +111,11 @@ PRODUCTION = Setting(
         "description": "Names of production stacks; * stands for anything.",
     },
 )
-"""Which stacks are production: the setting of all rules that only hold there."""
+"""Which stacks are production: a setting of all rules that apply only there."""
 
 
 def in_production(resource: Resource, settings: Settings) -> bool:
-    """Whether the resource belongs to a stack that counts as production."""
+    """Whether the resource belongs to a production stack."""
     return any(fnmatchcase(resource.stack, pattern) for pattern in settings[PRODUCTION.name])
 
 
@@ -123,8 +123,8 @@ def in_production(resource: Resource, settings: Settings) -> bool:
 class Rule(Generic[Check]):
     """A rule: `reason` says why, `remedy` what to do, `source` who states it upstream.
 
-    `controls`: sections of the CIS GKE Benchmark it answers. `types`: type tokens that a resource rule looks at, exact
-    or with `*` for anything; empty for stack rules.
+    `controls`: sections of the CIS GKE Benchmark that it implements. `types`: type tokens that a resource rule checks,
+    exact or with `*` for anything; empty for stack rules.
     """
 
     id: str
@@ -141,7 +141,7 @@ class Rule(Generic[Check]):
         return any(fnmatchcase(type_, pattern) for pattern in self.types)
 
     def configured(self, given: Mapping[str, Any] | None) -> Settings:
-        """The rule's settings: the defaults, under what a person set."""
+        """The rule's settings: a person's values, else the defaults."""
         return {setting.name: setting.default for setting in self.settings} | dict(given or {})
 
     def wording(self, path: str, message: str) -> str:
@@ -166,7 +166,7 @@ class Registry(Generic[Check]):
         cis: Iterable[str] = (),
         settings: Iterable[Setting] = (),
     ) -> Callable[[Check], Check]:
-        """Declares the decorated function a rule."""
+        """Decorator that declares a rule."""
 
         def register(check: Check) -> Check:
             self.rules.append(Rule(id, level, reason, remedy, source, tuple(cis), tuple(settings), types, check))

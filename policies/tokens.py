@@ -1,4 +1,4 @@
-"""Type tokens of the resources that rules look at; tests compare them with the provider SDKs."""
+"""Type tokens of the resources that rules check; tests compare them with the provider SDKs."""
 
 CLUSTER = "gcp:container/cluster:Cluster"
 NODE_POOL = "gcp:container/nodePool:NodePool"
@@ -9,7 +9,7 @@ REGION_TEMPLATE = "gcp:compute/regionInstanceTemplate:RegionInstanceTemplate"
 TEMPLATES = (TEMPLATE, REGION_TEMPLATE)
 INSTANCE_FROM_TEMPLATE = "gcp:compute/instanceFromTemplate:InstanceFromTemplate"
 INSTANCE_FROM_IMAGE = "gcp:compute/instanceFromMachineImage:InstanceFromMachineImage"
-# Machines that take what they do not say themselves from elsewhere.
+# Machines that take missing settings from a template.
 DERIVED_INSTANCES = (INSTANCE_FROM_TEMPLATE, INSTANCE_FROM_IMAGE)
 TPU_VM = "gcp:tpu/v2Vm:V2Vm"
 QUEUED_RESOURCE = "gcp:tpu/v2QueuedResource:V2QueuedResource"
@@ -30,7 +30,7 @@ FIREWALL_POLICY_RULES = (
     "gcp:compute/regionNetworkFirewallPolicyRule:RegionNetworkFirewallPolicyRule",
     "gcp:compute/firewallPolicyRule:FirewallPolicyRule",
 )
-# Policies that hold their rules themselves.
+# Firewall policies with their rules inside.
 FIREWALL_POLICIES = (
     "gcp:compute/networkFirewallPolicyWithRules:NetworkFirewallPolicyWithRules",
     "gcp:compute/regionNetworkFirewallPolicyWithRules:RegionNetworkFirewallPolicyWithRules",
@@ -47,7 +47,7 @@ PROJECT_IAM = (
     "gcp:projects/iAMBinding:IAMBinding",
     "gcp:projects/iAMPolicy:IAMPolicy",
 )
-# Grants on what projects lie in.
+# Grants on folders and organizations, which contain projects.
 PARENT_IAM = (
     "gcp:folder/iAMMember:IAMMember",
     "gcp:folder/iAMBinding:IAMBinding",
@@ -60,7 +60,7 @@ CUSTOM_ROLES = (
     "gcp:projects/iAMCustomRole:IAMCustomRole",
     "gcp:organizations/iAMCustomRole:IAMCustomRole",
 )
-# Every gcp resource that grants a role, whatever it is granted on.
+# Every gcp resource that grants a role on anything.
 IAM_GRANTS = (
     "gcp:*IAMMember",
     "gcp:*IAMBinding",
@@ -69,7 +69,7 @@ IAM_GRANTS = (
     "gcp:*IamBinding",
     "gcp:*IamPolicy",
 )
-# Lists of who may read, older than roles.
+# Access lists, which are older than roles.
 ACCESS_LISTS = (
     "gcp:storage/bucketACL:BucketACL",
     "gcp:storage/defaultObjectACL:DefaultObjectACL",
@@ -94,7 +94,7 @@ CLUSTER_ROLE = "kubernetes:rbac.authorization.k8s.io/v1:ClusterRole"
 ROLE = "kubernetes:rbac.authorization.k8s.io/v1:Role"
 CLUSTER_ROLE_BINDING = "kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding"
 SERVICE_ACCOUNT = "kubernetes:core/v1:ServiceAccount"
-# What runs pods: any version, patches and lists included, and kinds that other controllers bring.
+# Kinds that run pods, in any version, with patches and lists, and kinds of other controllers.
 WORKLOADS = (
     "kubernetes:core/v1:Pod",
     "kubernetes:core/v1:PodList",
@@ -113,7 +113,7 @@ WORKLOADS = (
     "kubernetes:leaderworkerset.x-k8s.io/*:LeaderWorkerSet*",
     "kubernetes:ray.io/*:*",
 )
-# Kinds of Kueue and of DRA, in any version of their APIs.
+# Kinds of Kueue and of DRA, in any API version.
 CLUSTER_QUEUE = "kubernetes:kueue.x-k8s.io/*:ClusterQueue"
 LOCAL_QUEUE = "kubernetes:kueue.x-k8s.io/*:LocalQueue"
 RESOURCE_FLAVOR = "kubernetes:kueue.x-k8s.io/*:ResourceFlavor"

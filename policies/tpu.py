@@ -1,4 +1,4 @@
-"""What a planned resource says about TPU hosts, in terms of the catalogue."""
+"""Reads TPU machine types, topologies and capacity from planned resources."""
 
 import re
 
@@ -13,7 +13,7 @@ _TPU_MACHINE = re.compile(r"(.*/)?(ct[0-9]|tpu)")
 
 
 def looks_like_tpu(machine_type: str) -> bool:
-    """Whether a machine type is one of TPUs, known to the catalogue or not."""
+    """Whether this is a TPU machine type, known to the catalogue or not."""
     return bool(_TPU_MACHINE.match(machine_type))
 
 
@@ -65,7 +65,7 @@ def shape_problem(machine: Machine, name: str) -> str | None:
 
 
 def boot_disk_problem(machine: Machine, kind: str) -> str | None:
-    """Why a machine type cannot boot from a type of disk; None when it can, or the plan does not say which."""
+    """Why a machine type cannot boot from a type of disk; None when it can, or when the type is not set."""
     disks = machine.generation.boot_disks
     return (
         f"is {kind}; {machine.generation.name} boots from {' or '.join(disks)}" if kind and kind not in disks else None
@@ -82,7 +82,7 @@ def queued(pool: Resource) -> bool:
     return at(pool.props, "queuedProvisioning.enabled") is True
 
 
-def lent(pool: Resource) -> bool:
+def uses_flex_start(pool: Resource) -> bool:
     """Whether a node pool's hosts come from the Dynamic Workload Scheduler."""
     return at(pool.props, "nodeConfig.flexStart") is True or queued(pool)
 
@@ -93,7 +93,7 @@ def pairs(encoded: str) -> dict[str, str]:
 
 
 def metadata_labels(template: Resource) -> dict[str, str]:
-    """What a template's `kube-labels` tells the TPU device plugin."""
+    """The labels for the TPU device plugin in a template's `kube-labels`."""
     return pairs(text(mapping(template.props, "metadata"), "kube-labels"))
 
 
@@ -103,7 +103,7 @@ def template_topology(template: Resource) -> str:
 
 
 def referred(stack: Stack, resource: Resource, property_: str, *kinds: str) -> Resource | None:
-    """The one resource of these kinds that a property of another comes from."""
+    """The resource of one of these types whose output a property uses, if it is the only one."""
     found = [stack.by_urn[urn] for urn in resource.property_dependencies.get(property_, ()) if urn in stack.by_urn]
     fitting = [each for each in found if each.type in kinds]
     return fitting[0] if len(fitting) == 1 else None
@@ -112,7 +112,7 @@ def referred(stack: Stack, resource: Resource, property_: str, *kinds: str) -> R
 def template_of(stack: Stack, user: Resource) -> Resource | None:
     """The instance template of a managed instance group or of a machine, where it is in the same stack.
 
-    It is followed by reference; where a plan writes its name as text, by name.
+    It is found by reference, or by name where the name is plain text.
     """
     derived = user.type == tokens.INSTANCE_FROM_TEMPLATE
     property_, path = ("sourceInstanceTemplate",) * 2 if derived else ("versions", "versions.0.instanceTemplate")
@@ -123,7 +123,8 @@ def template_of(stack: Stack, user: Resource) -> Resource | None:
 
 
 def may_have_tpus(stack: Stack, nodes: Resource) -> bool:
-    """Whether a node pool or managed instance group has TPU hosts; a group does whose template is not in the stack."""
+    """Whether a node pool or managed instance group may have TPU hosts; true if a group's template is not in the
+    stack."""
     if nodes.type == tokens.NODE_POOL:
         return is_tpu_pool(nodes)
     template = template_of(stack, nodes)
@@ -142,7 +143,7 @@ def mode(mig: Resource) -> str:
 
 
 def zones(props: Props) -> list[str]:
-    """Zones in which a resource puts hosts; empty where it does not say, or they are not known."""
+    """Zones in which a resource puts hosts; empty where they are not set or not known."""
     if text(props, "zone"):
         return [text(props, "zone").rpartition("/")[2]]
     listed = items(props, "nodeLocations") or items(props, "distributionPolicyZones")

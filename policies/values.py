@@ -1,7 +1,7 @@
-"""Reading the properties of a planned resource, some of which are not known before an update.
+"""Reads the properties of a planned resource. Some are not known before an update.
 
-Properties are camelCase, as the engine sends them. A property that is not known yet is `UNKNOWN`; rules give it the
-benefit of the doubt, because the update itself looks at the resource again, when it is known.
+Properties are camelCase, as the engine sends them. A property that is not known yet is `UNKNOWN`; rules accept it,
+because the update checks the resource again when the value is known.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,14 +27,14 @@ Props = Mapping[str, Any]
 
 
 class Finding(NamedTuple):
-    """Something to put right: the property, as a path below the resource, and what is wrong with it."""
+    """Something to correct: the property, as a path below the resource, and what is wrong with it."""
 
     path: str
     message: str
 
 
 def at(props: Any, path: str) -> Any:
-    """The value at a dotted path such as `nodeConfig.labels`; None where nothing stands, UNKNOWN below an unknown.
+    """The value at a dotted path such as `nodeConfig.labels`; None where there is none, UNKNOWN below an unknown value.
 
     Numbers pick elements of lists, as in `versions.0`.
     """
@@ -57,7 +57,7 @@ def known(value: Any) -> bool:
 
 
 def settled(props: Any, path: str) -> bool:
-    """Whether nothing at a path or below it is unknown, so that what is missing there is really missing."""
+    """Whether everything at and below a path is known, so that what is missing there is really missing."""
     return _all_known(at(props, path))
 
 
@@ -74,7 +74,7 @@ def text(props: Any, path: str) -> str:
 
 
 def number(props: Any, path: str) -> int | None:
-    """The known whole number at a path; the engine sends all numbers as floats, and some APIs write them as text."""
+    """The known integer at a path; the engine sends all numbers as floats, and some APIs use text."""
     value = at(props, path)
     if isinstance(value, bool) or not known(value):
         return None
@@ -97,13 +97,13 @@ def mapping(props: Any, path: str) -> Props:
 
 
 def is_set(props: Any, path: str) -> bool:
-    """Whether something stands at a path, known or not. An empty block or text counts as nothing."""
+    """Whether there is a value at a path, known or not. An empty block or text counts as none."""
     value = at(props, path)
     return value is UNKNOWN or value not in (None, "", [], {}, False)
 
 
 def expect(props: Any, path: str, *accepted: Any, or_unset: bool = False) -> Iterator[Finding]:
-    """A finding unless the value at the path is one of `accepted`, or unknown; `or_unset`: or nothing stands there."""
+    """A finding unless the value at the path is one of `accepted`, or unknown; `or_unset`: or there is none."""
     value = at(props, path)
     if value is UNKNOWN or value in accepted or (value is None and or_unset):
         return
@@ -119,7 +119,7 @@ def refuse(props: Any, path: str, *refused: Any) -> Iterator[Finding]:
 
 
 def require(props: Any, path: str) -> Iterator[Finding]:
-    """A finding unless something stands at the path, known or not."""
+    """A finding unless there is a value at the path, known or not."""
     if not is_set(props, path):
         yield Finding(path, "is not set")
 
@@ -140,7 +140,7 @@ def _strings_below(pairs: Iterable[tuple[Any, Any]], path: str) -> Iterator[tupl
 
 
 def shown(value: Any) -> str:
-    """A value as a reader of a violation wants it."""
+    """A value for the text of a violation."""
     if value is None:
         return "not set"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Every guard rail, by what it looks at. Importing the modules declares their rules."""
+"""Every guard rail, by subject. Importing the modules declares their rules."""
 
 from policies.registry import RESOURCE, STACK, ResourceCheck, Rule, StackCheck
 from policies.rules import cluster as _cluster  # noqa: F401

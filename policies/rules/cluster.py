@@ -1,4 +1,4 @@
-"""GKE clusters: identities, networks, encryption, logs, what Google scans and bills."""
+"""GKE clusters: identities, networks, encryption, logs, scans and bills."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from policies.values import UNKNOWN, Finding, at, expect, is_set, items, number,
 @RESOURCE.rule(
     "workload-identity",
     tokens.CLUSTER,
-    reason="Without it pods act with the rights of the node they happen to run on.",
+    reason="Without it pods have the rights of their node.",
     remedy="Set workloadIdentityConfig.workloadPool to PROJECT.svc.id.goog",
     source="CIS GKE Benchmark 5.2.2; GKE hardening guide",
     cis=("5.2.2",),
@@ -36,7 +36,7 @@ def shielded_nodes(cluster: Resource, settings: Settings) -> Iterator[Finding]:
     "secrets-encryption",
     tokens.CLUSTER,
     level="advisory",
-    reason="Kubernetes secrets in etcd are readable by whoever gets at its disks, beside Google's own encryption.",
+    reason="Without a key of your own only Google's encryption protects Kubernetes secrets in etcd.",
     remedy="Set databaseEncryption: {state: ENCRYPTED, keyName: ...}; in a stack file it is cluster.kms_key",
     source="CIS GKE Benchmark 5.3.1",
     cis=("5.3.1",),
@@ -51,7 +51,7 @@ def secrets_encryption(cluster: Resource, settings: Settings) -> Iterator[Findin
 @RESOURCE.rule(
     "network-policy",
     tokens.CLUSTER,
-    reason="Without enforcement every NetworkPolicy is ignored, in silence.",
+    reason="Without enforcement every NetworkPolicy is silently ignored.",
     remedy="Set datapathProvider: ADVANCED_DATAPATH",
     source="CIS GKE Benchmark 4.3.1",
     cis=("4.3.1",),
@@ -97,7 +97,7 @@ NEEDED_COMPONENTS = {
 @RESOURCE.rule(
     "observability",
     tokens.CLUSTER,
-    reason="Without these logs and metrics nobody can tell afterwards why a slice stood idle.",
+    reason="Without these logs and metrics nobody can find out later why a slice was idle.",
     remedy="Enable the components, and managedPrometheus",
     source="CIS GKE Benchmark 5.7.1; GKE documentation, TPU and JobSet metrics",
     cis=("5.7.1",),
@@ -129,7 +129,7 @@ def security_posture(cluster: Resource, settings: Settings) -> Iterator[Finding]
     "regional-control-plane",
     tokens.CLUSTER,
     level="advisory",
-    reason="A zonal control plane is away during its own upgrades, and with its zone.",
+    reason="A zonal control plane is unavailable during its own upgrades, and when its zone fails.",
     remedy="Set location to the region",
     source="google/gke-policy-automation, control plane redundancy",
     settings=[PRODUCTION],
@@ -159,7 +159,7 @@ def binary_authorization(cluster: Resource, settings: Settings) -> Iterator[Find
 @RESOURCE.rule(
     "legacy-features",
     tokens.CLUSTER,
-    reason="Alpha clusters are deleted after 30 days; enableTpu is of another age; inline pools replace the cluster.",
+    reason="Alpha clusters are deleted after 30 days; enableTpu is obsolete; inline pools replace the cluster.",
     remedy="Leave these out, and make node pools resources of their own",
     source="CIS GKE Benchmark 5.10.2 (alpha clusters); provider: nodePools replaces the cluster",
     cis=("5.10.2",),
@@ -191,7 +191,7 @@ MOST_PROVISIONED = Setting(
 @RESOURCE.rule(
     "autoprovisioning-limits",
     tokens.CLUSTER,
-    reason="Auto-provisioning makes TPU pools for whatever pods ask for, up to the limit it is given.",
+    reason="Auto-provisioning creates TPU pools for any pods that request them, up to its limit.",
     remedy="Give each TPU type in resourceLimits a maximum that you would pay for",
     source="GKE documentation, node auto-provisioning: resource limits",
     settings=[MOST_PROVISIONED],

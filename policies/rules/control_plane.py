@@ -1,4 +1,4 @@
-"""GKE control planes: who reaches them, and by which credentials."""
+"""GKE control planes: who can reach them, and with which credentials."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ DNS_ENDPOINT = "controlPlaneEndpointsConfig.dnsEndpointConfig"
 @RESOURCE.rule(
     "control-plane-access",
     tokens.CLUSTER,
-    reason="Everybody on the internet may knock at a control plane whose IP endpoint names no networks, or ranges that"
+    reason="The internet can reach a control plane whose IP endpoint has no authorized networks, or ranges that"
     " add up to more than one organization has.",
     remedy="Turn the IP endpoint off (the DNS endpoint is guarded by IAM), or name the networks that may use it",
     source="CIS GKE Benchmark 5.6.3; GKE documentation, control plane access",
@@ -42,7 +42,7 @@ def _has_ip_endpoint(cluster: Resource) -> bool:
     "control-plane-private",
     tokens.CLUSTER,
     level="advisory",
-    reason="A public IP endpoint is only as closed as its list of networks.",
+    reason="Only its list of networks protects a public IP endpoint.",
     remedy="Set privateClusterConfig.enablePrivateEndpoint: true, or turn the IP endpoint off",
     source="CIS GKE Benchmark 5.6.4",
     cis=("5.6.4",),

@@ -1,4 +1,4 @@
-"""Who gets in by address: firewalls of networks, folders and organizations, and services with a public address."""
+"""Access by address: firewalls of networks, folders and organizations, and services with a public address."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from policies.registry import RESOURCE, Resource, Settings
 from policies.values import UNKNOWN, Finding, at, is_set, items, mapping, text
 
 SOURCES = ("sourceRanges", "sourceTags", "sourceServiceAccounts")
-# Of rules in policies; the last two are lists that others keep, of countries and of whole clouds.
+# Sources of rules in policies; the last two are lists that others maintain, of countries and of whole clouds.
 POLICY_SOURCES = ("srcIpRanges", "srcSecureTags", "srcAddressGroups", "srcFqdns", "srcNetworks")
 PUBLIC_SOURCES = ("srcRegionCodes", "srcThreatIntelligences")
 SCOPES = ("srcNetworkScope", "srcNetworkContext")
@@ -18,7 +18,7 @@ LETTING_IN = ("allow", "apply_security_profile_group")
 
 
 class Opening(NamedTuple):
-    """What a firewall rule lets in: the path of its sources, which of them are everybody, and to which ports."""
+    """What a firewall rule opens to everybody: the path of its sources, the open sources, and the ports."""
 
     path: str
     found: str
@@ -70,7 +70,7 @@ def _policy_rule(rule: Any, path: str) -> Iterator[Opening]:
 
 
 def _open_source(match: Any) -> tuple[str, str] | None:
-    """Property and words of the sources of a policy's rule that are everybody."""
+    """The property, and a text, of the sources of a policy's rule that include everybody."""
     scopes = [at(match, scope) for scope in SCOPES]
     if any(scope not in (None, "", "UNSPECIFIED", "INTERNET") for scope in scopes):
         return None  # from the same VPC or other internal networks, or not known yet
@@ -92,7 +92,7 @@ def _ports(allowed: list[Any], protocol_key: str) -> list[str]:
     "service-exposed",
     tokens.SERVICE,
     level="advisory",
-    reason="A Service of type LoadBalancer gets a public address, for example a model server that asks nobody's name.",
+    reason="A Service of type LoadBalancer gets a public address, for example a model server without authentication.",
     remedy="Set the annotation networking.gke.io/load-balancer-type: Internal, or use a Gateway with authentication",
     source="CIS GKE Benchmark 5.6.7; GKE's DRA tutorial exposes a public model endpoint",
     cis=("5.6.7",),

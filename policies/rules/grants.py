@@ -1,4 +1,4 @@
-"""Who gets in by a role: on organizations, folders, projects and single resources; by keys, and to buckets."""
+"""Access by role, on organizations, folders, projects and single resources; keys and buckets."""
 
 import json
 import re
@@ -58,8 +58,8 @@ BROAD_ROLES = frozenset(
         "workflows.admin",
     )
 )
-"""Roles that own the project, or that lead to it: by changing who has which role, by running code under another
-account, or by reading every secret and bucket."""
+"""Roles that own the project, or that lead to this: they can grant roles, run code under another account, or read every
+secret and bucket."""
 
 PROJECT_WIDE_ROLES = (
     "roles/iam.serviceAccountUser",
@@ -72,7 +72,7 @@ EVERYBODY = ("allusers", "allauthenticatedusers")
 
 
 class Grant(NamedTuple):
-    """One role, the members that get it, and the properties where both stand; UNKNOWN what is not known yet."""
+    """One role, its members, and the properties of both; UNKNOWN for what is not known yet."""
 
     role: Any
     members: list[Any]
@@ -92,7 +92,7 @@ def _grants(resource: Resource) -> Iterator[Grant]:
 
 
 def _policy(resource: Resource) -> Any:
-    """The parsed policy; empty where it is not known yet, or is no JSON, which the API refuses."""
+    """The parsed policy; empty where it is not known yet, or where it is no JSON, which the API refuses."""
     data = at(resource.props, "policyData")
     try:
         return json.loads(data) if isinstance(data, str) else mapping(resource.props, "policyData")
@@ -183,13 +183,13 @@ def custom_roles(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
 
 
 def _unseen(role: Any, allowed: list[str]) -> bool:
-    """Whether a role is a custom one that the settings do not name."""
+    """Whether this is a custom role that the settings do not name."""
     custom = isinstance(role, str) and CUSTOM_ROLE.fullmatch(role)
     return bool(custom) and not any(fnmatchcase(role, pattern) for pattern in allowed)
 
 
 def _definition(stack: Stack, grant: Resource, role: Any) -> Resource | None:
-    """The custom role of a grant, where the stack makes it: found by reference, or by its id."""
+    """The custom role of a grant if the stack creates it: found by reference, or by its id."""
     referred = [stack.by_urn.get(urn) for urn in grant.property_dependencies.get("role", ())]
     for each in referred:
         if each is not None and each.type in tokens.CUSTOM_ROLES:
@@ -241,7 +241,7 @@ def _members(resource: Resource) -> Iterator[tuple[str, str]]:
 
 
 def _listed(resource: Resource) -> Iterator[tuple[str, str]]:
-    """Who stands in lists that are older than roles: of buckets, objects and datasets."""
+    """Members of access lists of buckets, objects and datasets."""
     for path in ("entity", "iamMember", "specialGroup"):
         yield path, text(resource.props, path)
     for entry in items(resource.props, "roleEntities"):

@@ -1,4 +1,4 @@
-"""What is put into clusters: through which provider, from which charts, into which namespaces."""
+"""Objects in clusters: their provider, charts and namespaces."""
 
 import re
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ DEVICE_PLUGIN = re.compile(r"(^|/)tpu-device-plugin(:|@|$)")
 DRA_CHART = "dra-driver-google-tpu"
 POD_SECURITY = "pod-security.kubernetes.io"
 EXACT_VERSION = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?")
-# A chart's own archive, its tag or its digest says the version as well.
+# An archive, a tag or a digest of a chart also gives its version.
 VERSION_IN_CHART = re.compile(r".*(-v?[0-9]+\.[0-9]+\.[0-9]+[^/]*\.tgz|/[^/]+(:v?[0-9]+\.[0-9]+\.[0-9]+.*|@sha256:.+))")
-# Folders that charts of a checkout lie in; other names with one slash may be a repository's on this machine.
+# Folders of charts in a checkout; other names with one slash may be those of a repository on this machine.
 CHART_FOLDERS = ("chart", "charts", "deploy", "deployments", "helm", "k8s", "kubernetes", "manifests", "vendor")
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -25,7 +25,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 @RESOURCE.rule(
     "explicit-provider",
     tokens.IN_CLUSTER,
-    reason="The default provider is whatever cluster kubectl points at on the machine that runs the update.",
+    reason="The default provider uses kubectl's current cluster on the machine that runs the update.",
     remedy="Pass the stack's own Kubernetes Provider in the resource's options",
     source="Pulumi documentation, default and explicit providers",
 )
@@ -37,7 +37,7 @@ def explicit_provider(resource: Resource, settings: Settings) -> Iterator[Findin
 @RESOURCE.rule(
     "provider-identity",
     tokens.KUBERNETES_PROVIDER,
-    reason="Without an identity a Provider is replaced, and all that it made, when its kubeconfig changes a word.",
+    reason="Without an identity any change of its kubeconfig replaces a Provider and all its resources.",
     remedy="Set clusterIdentifier to a name that stays, and give the kubeconfig",
     source="pulumi-kubernetes provider DiffConfig",
 )
@@ -60,7 +60,7 @@ def chart_pinned(release: Resource, settings: Settings) -> Iterator[Finding]:
     if version is UNKNOWN or VERSION_IN_CHART.fullmatch(chart):
         return
     if not is_set(release.props, "repositoryOpts.repo") and _in_checkout(chart):
-        return  # a chart in the checkout is as old as the checkout
+        return  # the checkout pins a chart inside it
     if not EXACT_VERSION.fullmatch(str(version or "")):
         yield Finding("version", f"is {version!r}" if version else "is not set")
 
@@ -128,7 +128,7 @@ def privileged_namespace(namespace: Resource, settings: Settings) -> Iterator[Fi
     tokens.LOCAL_QUEUE,
     tokens.CLAIM_TEMPLATE,
     level="advisory",
-    reason="What belongs to nobody in particular ends up in the default namespace, without limits or queues.",
+    reason="The default namespace has no owner, no limits and no queues.",
     remedy="Set metadata.namespace",
     source="CIS GKE Benchmark 4.6.4",
     cis=("4.6.1", "4.6.4"),
@@ -141,12 +141,12 @@ def default_namespace(resource: Resource, settings: Settings) -> Iterator[Findin
 
 @STACK.rule(
     "release-after-nodes",
-    reason="A chart waits for its pods, and they for a node: started beside its pool, it runs into its time limit.",
+    reason="A release waits for its pods, which need a node: without a dependency on the pool it may time out.",
     remedy="Let the release depend on the pool or group that carries it",
     source="pulumi-kubernetes Release: waits until all objects are ready",
 )
 def release_after_nodes(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
-    # Nodes that are there for more than TPU work.
+    # Nodes that are not only for TPU work.
     nodes = stack.of_type(tokens.NODE_POOL, *tokens.MIGS)
     carriers = {each.urn for each in nodes if not may_have_tpus(stack, each)}
     if not carriers:
@@ -178,7 +178,7 @@ def _is_device_plugin(daemon_set: Resource) -> bool:
 
 
 def _looks_at(resource: Resource, path: str) -> bool:
-    """Whether what decides on which nodes pods run names the label; where in it, is the author's to know."""
+    """Whether the settings that select nodes for pods contain the label, anywhere."""
     places = (f"{path}.affinity", f"{path}.nodeSelector")
     if not all(settled(resource.props, place) for place in places):
         return True

@@ -1,4 +1,4 @@
-"""What a whole stack may take: chips, money, zones, generations; and what must not be lost."""
+"""Limits of a whole stack: chips, cost, zones, generations; and protection against loss."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -71,7 +71,7 @@ LABELS = _names("labels", "Google Cloud labels that everything carries that can,
 
 @STACK.rule(
     "chips-limit",
-    reason="A slip in a topology or a count is thousands of chips; pools, groups at their largest, single machines and"
+    reason="A wrong topology or count can mean thousands of chips; pools, groups at their largest, single machines and"
     " TPU VMs are added up, each with the template that it refers to.",
     remedy="Make the plan smaller, or raise maxChips in the policy's configuration",
     source="this project; pulumi-policy configuration",
@@ -101,7 +101,7 @@ def cost_limit(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
 @STACK.rule(
     "price-unknown",
     level="advisory",
-    reason="What has no list price is not counted by the cost limit.",
+    reason="The cost limit does not count chips without a price.",
     remedy="Give your price under prices of cost-limit and of this policy, or keep the chips limit low",
     source="cluster-autoscaler price table",
     settings=[PRICES],
@@ -122,7 +122,7 @@ def price_unknown(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
     *tokens.DERIVED_INSTANCES,
     tokens.TPU_VM,
     tokens.QUEUED_RESOURCE,
-    reason="Data, quota and latency belong to places that somebody chose.",
+    reason="Data location, quota and latency depend on the zone, so somebody must choose it.",
     remedy="Use one of the allowed zones, or add this one to the policy's configuration",
     source="this project; pulumi-policy configuration",
     settings=[ZONES],
@@ -156,7 +156,7 @@ def allowed_generations(resource: Resource, settings: Settings) -> Iterator[Find
 @RESOURCE.rule(
     "required-labels",
     *CLOUD_LABELS,
-    reason="Nobody knows afterwards whose bill it is.",
+    reason="Without labels nobody can assign the cost later.",
     remedy="Add the labels; in a stack file they are labels of the platform",
     source="Google Cloud documentation, labels for cost allocation",
     settings=[LABELS],
@@ -203,7 +203,7 @@ def production_protected(stack: Stack, settings: Settings) -> Iterator[StackFind
 
 
 def _holds_capacity(stack: Stack, resource: Resource) -> bool:
-    """Whether losing the resource is more than a restart: not so of pools and groups without TPUs."""
+    """Whether the loss of the resource is more than a restart; false for pools and groups without TPUs."""
     return resource.type not in (tokens.NODE_POOL, *tokens.MIGS) or may_have_tpus(stack, resource)
 
 
@@ -211,7 +211,7 @@ def _holds_capacity(stack: Stack, resource: Resource) -> bool:
     "deletion-protection",
     tokens.CLUSTER,
     tokens.INSTANCE,
-    reason="A protected resource can still be deleted behind the stack's back, by console or gcloud.",
+    reason="Pulumi's protection does not stop a deletion by console or gcloud.",
     remedy="Set deletionProtection: true where the option protect is set",
     source="GKE and Compute Engine APIs, deletionProtection",
 )
@@ -231,7 +231,7 @@ def deletion_protection(resource: Resource, settings: Settings) -> Iterator[Find
     source="pulumi-terraform-bridge; GKE API: 409 already exists",
 )
 def delete_before_replace(resource: Resource, settings: Settings) -> Iterator[Finding]:
-    # With a name of its own the provider decides for deletion first, unless the option says otherwise.
+    # With a fixed name the provider deletes first, unless the option says otherwise.
     if resource.delete_before_replace is False:
         yield Finding("", "would be replaced by a second one beside it")
 

@@ -110,7 +110,7 @@ def vm_logins(machine: Resource, settings: Settings) -> Iterator[Finding]:
 
 
 def _os_login(metadata: Props) -> bool:
-    """Whether logins go by IAM, so that SSH keys of project and machine count for nothing; or may, once it is known."""
+    """Whether logins use IAM, so that SSH keys in metadata have no effect; true also if not known yet."""
     enabled = metadata.get("enable-oslogin")
     return enabled is UNKNOWN or str(enabled).lower() in ("true", "1", "y", "yes")
 
@@ -134,7 +134,7 @@ def vm_startup_script(machine: Resource, settings: Settings) -> Iterator[Finding
 @RESOURCE.rule(
     "vm-tpu-machine",
     *MACHINES_AND_TEMPLATES,
-    reason="Compute Engine makes slices of fewer machine types than GKE; others fail when the group asks for hosts.",
+    reason="Compute Engine builds slices from fewer machine types than GKE; others fail when the group creates hosts.",
     remedy="Use GKE for this generation, or a machine type and topology of docs/topologies.md",
     source="Compute Engine documentation, workload policies; gke-labs/tpu-operator; SkyPilot's TPU groups",
 )
@@ -191,7 +191,7 @@ def vm_boot_disk(template: Resource, settings: Settings) -> Iterator[Finding]:
 @RESOURCE.rule(
     "vm-host-settings",
     *tokens.TEMPLATES,
-    reason="TPU hosts cannot be moved while they run, and some machine types are sold with one thread per core.",
+    reason="TPU hosts cannot migrate live, and some machine types need one thread per core.",
     remedy="Set onHostMaintenance: TERMINATE, threadsPerCore as docs/topologies.md says, and nicType: GVNIC",
     source="Cloud TPU documentation, maintenance events; cluster-autoscaler threads per core",
 )
@@ -236,7 +236,7 @@ def vm_capacity(template: Resource, settings: Settings) -> Iterator[Finding]:
 
 
 def _run_time(template: Resource, model: object) -> Iterator[Finding]:
-    """A lent host ends after a time, a reserved one does not."""
+    """Flex-start hosts need a run limit, reserved hosts must not have one."""
     path = "scheduling.maxRunDuration"
     seconds = number(template.props, f"{path}.seconds")
     if model == "FLEX_START":

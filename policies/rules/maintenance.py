@@ -12,7 +12,7 @@ from policies.values import UNKNOWN, Finding, at, is_set, items, refuse, require
 HELD_SCOPES = ("NO_MINOR_OR_NODE_UPGRADES", "NO_UPGRADES")
 
 BEFORE_START = timedelta(days=1)
-"""How much later than now an exclusion may begin: time zones, and a plan that is applied tomorrow."""
+"""How far in the future an exclusion may begin: for time zones, and for an update on the next day."""
 
 
 @RESOURCE.rule(
@@ -47,7 +47,7 @@ def maintenance_window(cluster: Resource, settings: Settings) -> Iterator[Findin
     "maintenance-exclusion",
     tokens.CLUSTER,
     reason="A node upgrade recreates all hosts of a slice in one step, and ends the job that runs on them; an exclusion"
-    " that is over, or not yet begun, holds nothing back.",
+    " that is over, or not yet begun, has no effect.",
     remedy="Add a maintenance exclusion of scope NO_MINOR_OR_NODE_UPGRADES; upgrade when a slice is free",
     source="GKE documentation: node upgrades of multi-host TPU slices; cluster-toolkit's TPU blueprints",
 )
@@ -67,14 +67,14 @@ def maintenance_exclusion(cluster: Resource, settings: Settings) -> Iterator[Fin
 
 
 def _in_force(exclusion: Any) -> bool:
-    """Whether an exclusion holds today: begun, and not over. One without an end lasts as long as its version."""
+    """Whether an exclusion is in force today. One without an end lasts as long as its version."""
     now = datetime.now(UTC)
     start, end = _instant(text(exclusion, "startTime")), _instant(text(exclusion, "endTime"))
     return (start is None or start <= now + BEFORE_START) and (end is None or end > now)
 
 
 def _instant(written: str) -> datetime | None:
-    """A time as the API takes it, in RFC 3339; None where there is none, or the API refuses it."""
+    """A time in RFC 3339; None where there is none, or where the API refuses it."""
     try:
         instant = datetime.fromisoformat(written)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Networks: whether traffic can be accounted for afterwards."""
+"""Networks: logs of traffic, subnets, and the default network."""
 
 from collections.abc import Iterator
 

@@ -12,7 +12,7 @@ DEFAULT_ACCOUNT = re.compile(r"default|.*-compute@developer\.gserviceaccount\.co
 """Service accounts that may edit the whole project, unless somebody took their Editor role away."""
 
 POOLS = (tokens.NODE_POOL, tokens.CLUSTER)
-"""Where settings of nodes stand: of a cluster those of the default pool, unless it is removed."""
+"""Resources with settings of nodes: pools, and clusters for their default pool, unless it is removed."""
 
 
 @RESOURCE.rule(

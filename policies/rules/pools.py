@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from policies import tokens
 from policies.nodes import CONFIG, keeps_default_pool, node_configs
 from policies.registry import PRODUCTION, RESOURCE, Resource, Settings, in_production
-from policies.tpu import lent, looks_like_tpu
+from policies.tpu import looks_like_tpu, uses_flex_start
 from policies.values import Finding, at, is_set, items, known, number, refuse, require, text
 from rules.slices import GKE_POOL_NAME_LIMIT
 
@@ -38,7 +38,7 @@ def pool_name(pool: Resource, settings: Settings) -> Iterator[Finding]:
 )
 def pool_management(pool: Resource, settings: Settings) -> Iterator[Finding]:
     yield from refuse(pool.props, "management.autoUpgrade", False)
-    if not lent(pool):
+    if not uses_flex_start(pool):
         yield from refuse(pool.props, "management.autoRepair", False)
 
 

@@ -1,4 +1,4 @@
-"""Who may do what in a cluster."""
+"""RBAC: roles and bindings in a cluster."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,7 @@ from policies.registry import RESOURCE, STACK, Resource, Settings, Stack, StackF
 from policies.values import Finding, items, text
 
 UNNAMED_SUBJECTS = ("system:anonymous", "system:unauthenticated", "system:authenticated", "system:serviceaccounts")
-# Kubernetes itself lets every account read how tokens are verified.
+# Kubernetes itself lets every account read the keys that verify tokens.
 FOR_EVERY_ACCOUNT = ("system:service-account-issuer-discovery",)
 BINDINGS = (tokens.ROLE_BINDING, tokens.CLUSTER_ROLE_BINDING)
 
@@ -69,7 +69,7 @@ def pods_administer(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
 
 
 def _any_pod(subject: Any) -> bool:
-    """Whether a subject is a group of accounts or nodes, or the account that pods have when they name none."""
+    """Whether a subject is a group of accounts or nodes, or the default account of pods."""
     name, kind = text(subject, "name"), text(subject, "kind")
     if kind == "ServiceAccount":
         return name == "default"
@@ -77,7 +77,7 @@ def _any_pod(subject: Any) -> bool:
 
 
 def _strong(stack: Stack, binding: Resource) -> bool:
-    """Whether the role of a binding may do whatever it likes."""
+    """Whether the role of a binding has no limits."""
     name, kind = text(binding.props, "roleRef.name"), text(binding.props, "roleRef.kind")
     if kind != "Role" and name in STRONG_ROLES:
         return True

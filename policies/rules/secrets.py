@@ -1,4 +1,4 @@
-"""Secrets that stand in plain text: in metadata, pods, chart values and kubeconfigs."""
+"""Secrets in plain text: in metadata, pods, chart values and kubeconfigs."""
 
 import re
 from collections.abc import Iterator
@@ -32,12 +32,12 @@ OPTION_OF_SECRET = re.compile(
     r"(^|[_\-.])(token|passwd|password|passphrase|client[_\-]secret|(api|access|private|secret|encryption)[_\-]?key)$",
     re.IGNORECASE,
 )
-"""Options of commands; --secret alone names a secret that lies elsewhere."""
+"""Options of commands that hold a secret; plain --secret names a secret stored elsewhere."""
 NO_SECRET = re.compile(r"(true|false|none|null|[0-9]{1,6}|<.*|\$.*|\{\{.*|[./~].*|projects/.*|[a-z0-9]+://.*)", re.I)
-"""Values under such names that are none: switches, numbers, words of a tokenizer, references, paths and addresses."""
+"""Values under such names that are no secrets: Booleans, numbers, tokenizer words, references, paths and addresses."""
 MODEL_WORDS = re.compile(r"(^|[_\-])(bos|eos|pad|unk|mask|sep|cls|stop|special)[_\-]token$", re.IGNORECASE)
 SECRETS_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
-"""What a Kubernetes Secret is called: PULL_SECRET: my-registry refers to one."""
+"""Form of the name of a Kubernetes Secret: PULL_SECRET: my-registry refers to one."""
 
 READABLE: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
@@ -99,7 +99,7 @@ def secret_in_pod(workload: Resource, settings: Settings) -> Iterator[Finding]:
 
 
 def _is_secret(name: str, value: str, names: re.Pattern[str] = NAMED_SECRET) -> bool:
-    """Whether a value stands under the name of a secret, and may be one."""
+    """Whether the name is that of a secret, and the value may be one."""
     value = value.strip()
     if MODEL_WORDS.search(name) or not names.search(name) or not value or NO_SECRET.fullmatch(value):
         return False

@@ -1,4 +1,4 @@
-"""Slices of GKE: node pools with TPUs that the API refuses after minutes, or that quietly become another slice."""
+"""Slices of GKE: TPU node pools that the API refuses after minutes, or that silently become another slice."""
 
 import re
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from policies.tpu import (
     autoscaled,
     boot_disk_problem,
     is_tpu_pool,
-    lent,
     pool_machine,
     queued,
     shape_problem,
     slice_hosts,
+    uses_flex_start,
     zones,
 )
 from policies.values import UNKNOWN, Finding, at, expect, items, known, mapping, number, refuse, require, settled, text
@@ -40,7 +40,7 @@ def _topology(pool: Resource, machine: Machine) -> str:
 
 
 def _hosts(pool: Resource, machine: Machine) -> int | None:
-    """Hosts of the pool's slice, where machine and topology go together."""
+    """Hosts of the pool's slice; None where machine type and topology do not fit."""
     topology = _topology(pool, machine)
     return None if not topology or shape_problem(machine, topology) else slice_hosts(machine, topology)
 
@@ -61,7 +61,7 @@ def tpu_machine(pool: Resource, settings: Settings) -> Iterator[Finding]:
 @RESOURCE.rule(
     "tpu-topology",
     tokens.NODE_POOL,
-    reason="A topology that the machine type cannot build is refused minutes later, or waits for ever.",
+    reason="A topology that the machine type cannot build is refused minutes later, or waits forever.",
     remedy="Take machine type and topology from docs/topologies.md",
     source="xpk system_characteristics.py; cluster-toolkit hardware.go; cluster-autoscaler machine type tables",
 )
@@ -134,7 +134,7 @@ def _topology_words(pool: Resource, hosts: int) -> str:
 @RESOURCE.rule(
     "tpu-one-zone",
     tokens.NODE_POOL,
-    reason="The hosts of a slice stand beside each other; a pool in several zones has its count in each of them.",
+    reason="The hosts of a slice are in one zone; a pool in several zones has its node count in each of them.",
     remedy="Name one zone under nodeLocations",
     source="GKE documentation, TPU node pools; COMPACT placement is of one zone",
 )
@@ -146,7 +146,7 @@ def tpu_one_zone(pool: Resource, settings: Settings) -> Iterator[Finding]:
 @RESOURCE.rule(
     "tpu-reservation",
     tokens.NODE_POOL,
-    reason="A pool that says nothing about reservations may use up one that somebody else counts on.",
+    reason="A pool without this setting may use a reservation that somebody else needs.",
     remedy="Set consumeReservationType: NO_RESERVATION, or SPECIFIC_RESERVATION with its key and one value",
     source="kubernetes-engine-samples get-started/main.tf; GKE documentation, reservations",
 )
@@ -174,7 +174,7 @@ def tpu_reservation(pool: Resource, settings: Settings) -> Iterator[Finding]:
 @RESOURCE.rule(
     "tpu-capacity",
     tokens.NODE_POOL,
-    reason="Spot, flex-start and a reservation are three ways to get hosts; a pool is got in one.",
+    reason="Spot, flex-start and a reservation are three ways to get hosts; a pool uses one of them.",
     remedy="Keep one of spot, flexStart and a reservation; queued provisioning needs flexStart",
     source="GKE documentation, consumption options; cluster-toolkit preconditions",
 )
@@ -198,13 +198,13 @@ def tpu_capacity(pool: Resource, settings: Settings) -> Iterator[Finding]:
 @RESOURCE.rule(
     "tpu-lent-hosts",
     tokens.NODE_POOL,
-    reason="Hosts of flex-start are lent for at most seven days, start from none, and are never repaired.",
+    reason="Flex-start pools start empty, their hosts run for at most seven days, and GKE never repairs them.",
     remedy=f"Set autoRepair: false, autoscaling from 0, locationPolicy: ANY and maxRunDuration up to {FLEX_SECONDS}s",
     source="GKE documentation, flex-start; cluster-toolkit gke-consumption-options",
 )
-def tpu_lent_hosts(pool: Resource, settings: Settings) -> Iterator[Finding]:
+def tpu_flex_start(pool: Resource, settings: Settings) -> Iterator[Finding]:
     machine = pool_machine(pool)
-    if machine is None or not lent(pool):
+    if machine is None or not uses_flex_start(pool):
         return
     if not machine.generation.dws:
         yield Finding(f"{CONFIG}.machineType", f"{machine.generation.name} has no flex-start")
@@ -262,7 +262,7 @@ def tpu_version(pool: Resource, settings: Settings) -> Iterator[Finding]:
     floors = {
         machine.generation.name: machine.generation.min_version,
         versions.DRA.feature: versions.DRA.version if _uses_dra(pool) else None,
-        versions.FLEX_START.feature: versions.FLEX_START.version if lent(pool) else None,
+        versions.FLEX_START.feature: versions.FLEX_START.version if uses_flex_start(pool) else None,
     }
     for feature, floor in floors.items():
         if floor and not versions.reaches(version, floor):
@@ -276,7 +276,7 @@ def _uses_dra(pool: Resource) -> bool:
 @RESOURCE.rule(
     "tpu-device-driver",
     tokens.NODE_POOL,
-    reason="A pool's chips are handed out by the device plugin or by the DRA driver, which knows no tpu7x.",
+    reason="Either the device plugin or the DRA driver hands out a pool's chips; the driver does not support tpu7x.",
     remedy=f"Leave the label {DRA_LABEL} off pools whose generation the driver does not know",
     source="kubernetes-sigs/dra-driver-google-tpu hardware.go",
 )
@@ -289,7 +289,7 @@ def tpu_device_driver(pool: Resource, settings: Settings) -> Iterator[Finding]:
 @RESOURCE.rule(
     "tpu-upgrades",
     tokens.NODE_POOL,
-    reason="There is no spare TPU capacity to surge into: an upgrade with surge waits for it until it fails.",
+    reason="There is no spare TPU capacity: an upgrade with surge waits for it until it fails.",
     remedy="Set upgradeSettings: {strategy: SURGE, maxSurge: 0, maxUnavailable: 1}",
     source="cluster-toolkit gke-node-pool defaults; COMPACT placement refuses BLUE_GREEN",
 )

@@ -1,4 +1,4 @@
-"""What runs in clusters: images, and what pods may do on their host."""
+"""Workloads in clusters: images, and rights of pods on their host."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from policies.values import UNKNOWN, Finding, at, is_set, items, number, text
 
 OLD_REGISTRIES = ("k8s.gcr.io/",)
 
-# Words of tags that move on, unless the tag also names a version, a date or a commit.
+# Words in tags that move, unless the tag also names a version, a date or a commit.
 MOVING = re.compile(
     r"alpha|beta|canary|current|dev|devel|develop|development|edge|head|latest|main|mainline|master|nightly|preview"
     r"|prod|production|release|snapshot|stable|staging|tip|trunk|unstable"
@@ -36,7 +36,7 @@ def image_pinned(workload: Resource, settings: Settings) -> Iterator[Finding]:
 
 
 def _moves(tag: str) -> bool:
-    """Whether a tag may stand for another image tomorrow: one without any number does."""
+    """Whether a tag may name another image later; true for a tag without any number."""
     if not re.search(r"[0-9]", tag):
         return True
     words = re.split(r"[-_.+]", tag.lower())
