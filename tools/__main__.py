@@ -27,7 +27,7 @@ def explain(
     as_svg: Annotated[bool, typer.Option("--svg", help="A picture, as SVG.")] = False,
     as_mermaid: Annotated[bool, typer.Option("--mermaid", help="A picture, as Mermaid.")] = False,
 ) -> None:
-    """Show what a stack file amounts to: slices, hosts, chips, waits, cost, quota. Needs no Pulumi and no account.
+    """Show the plan of a stack file: slices, hosts, chips, waits, cost, quota. Needs no Pulumi and no account.
 
     Exit code 1: the configuration has errors. 2: wrong usage.
     """
@@ -59,7 +59,7 @@ def _stack_file(stack: str | None, file: Path | None) -> Path:
 
 
 def _platform(path: Path, as_json: bool) -> Platform:
-    """The platform in a stack file; ends the command with everything that is wrong with it."""
+    """The platform in a stack file; if it has errors, prints all of them and ends the command."""
     from platform_config.errors import ConfigErrors
     from rules.load import load_stack_file
     from tools.explain import errors_as_json
@@ -123,9 +123,9 @@ def gate(
     markdown: Annotated[Path | None, typer.Option("--markdown", help="Write the summary to this file as well.")] = None,
     commit: Annotated[str | None, typer.Option(help="For which commit the summary asks for consent.")] = None,
 ) -> None:
-    """Stop a preview that gives up what is dear or hard to get back, or makes hosts anew; summarise it as Markdown.
+    """Stop a preview that deletes what is costly or hard to get back, or recreates hosts; summarise it as Markdown.
 
-    Exit code 1: something is given up that was not allowed, or the preview failed. 2: wrong usage, or no such preview.
+    Exit code 1: a loss that was not allowed, or a failed preview. 2: wrong usage, or no such preview.
     """
     from tools import gate as rules
     from tools import gate_report
@@ -152,7 +152,7 @@ def consent(
     commit: Annotated[str, typer.Option(help="The pull request's newest commit, in full.")],
     as_json: AsJson = False,
 ) -> None:
-    """Print what the comments of a pull request agree to lose, a name a line, for `gate --consent`; asks `gh`.
+    """Print the losses that comments of a pull request agree to, a name a line, for `gate --consent`. Uses `gh`.
 
     Standard error says which comments do not count, and why. Exit code 1 is never used. 2: GitHub cannot be asked.
     """
@@ -179,7 +179,7 @@ def preflight(
     as_json: AsJson = False,
     offline: Annotated[bool, typer.Option("--offline", help="Only what needs no account.")] = False,
 ) -> None:
-    """Ask Google Cloud, reading only, whether it can give what a stack asks for: APIs, quota, reservations, rights.
+    """Check, by reading only, whether Google Cloud can provide a stack: APIs, quota, reservations, rights.
 
     Exit code 1: something blocks an update, or the configuration has errors. 2: wrong usage, or Google is out of reach.
     """
@@ -246,7 +246,7 @@ def permissions(
 
 @app.command()
 def kueue(stack: Stack = None, file: File = None, as_json: AsJson = False) -> None:
-    """Print the configuration that Kueue needs for a stack's queues, to compare one with that the cluster has already.
+    """Print the configuration that Kueue needs for a stack's queues, to compare with that of a Kueue that exists.
 
     Exit code 1: the configuration has errors, or there are no queues. 2: wrong usage.
     """

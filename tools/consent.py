@@ -1,10 +1,10 @@
-"""Who agreed, in the comments of a pull request, to what the gate stops.
+"""Finds who agreed, in comments of a pull request, to losses that the gate stops.
 
 Consent is a line `/allow STACK/NAME @COMMIT` in a comment. It counts if
-- the commit is the pull request's newest: what is pushed later may lose something else under the same name;
-- whoever wrote it may write to the repository: a member of the organisation or a collaborator may have less;
-- whoever wrote it wrote no part of the pull request, and is no program; nobody counts where GitHub cannot say whose
-  the commits are. It goes by the addresses in them, which whoever pushes an unsigned commit may choose;
+- the commit is the pull request's newest: a later one may lose something else under the same name;
+- its author may write to the repository, which not every member or collaborator may;
+- its author is a person who wrote no part of the pull request. GitHub finds authors by the addresses in commits, which
+  anybody can choose in an unsigned commit. If it does not know one, no consent counts;
 - the comment was never edited: whoever may write can edit the comments of others.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 LINE = re.compile(r"\s*/allow\s+(?P<stack>[^\s/]+)/(?P<name>\S+)(?:\s+@(?P<commit>[0-9a-f]{40}))?\s*")
 MOST_COMMITS = 250
-"""As many commits of a pull request GitHub lists; of further ones it says nothing."""
+"""GitHub lists only this many commits of a pull request."""
 WRITING = ("admin", "write")
 """What GitHub calls the permissions of those who may push; it calls maintainers `write` here, triagers `read`."""
 
@@ -54,8 +54,8 @@ def agreed(
     may_write: Callable[[str], bool],
     doubt: str | None = None,
 ) -> Consents:
-    """What the comments agree to for a stack at a commit. `authors`: who wrote the pull request; `doubt`: why they are
-    not known, so that nobody's consent counts."""
+    """The consents in comments for a stack at a commit. `authors`: of the pull request; `doubt`: why they are not
+    known, so that no consent counts."""
     names, ignored, own = [], [], {author.casefold() for author in authors}
     for comment in comments:
         for line in comment.body.splitlines():

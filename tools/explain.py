@@ -1,4 +1,4 @@
-"""What a platform amounts to, for a person: slices, hosts, chips, waits, cost and quota."""
+"""Shows a person the plan of a platform: slices, hosts, chips, waits, cost and quota."""
 
 import json
 from typing import Any
@@ -21,8 +21,8 @@ NEVER_WRAPPED = ("slices", "one slice")
 def as_json(platform: Platform) -> str:
     """The platform's plan as JSON; shapes as in `SlicePlan.summary` and `Platform.totals`.
 
-    `inside`: what the slices and queues use in the cluster, by who puts it there. `groups`: managed instance groups, of
-    a platform without GKE.
+    `inside`: what the slices and queues use in the cluster, by who installs it. `groups`: managed instance groups of a
+    platform without GKE.
     """
     return json.dumps(
         {
@@ -103,7 +103,7 @@ def _row(plan: SlicePlan) -> tuple[str, ...]:
 
 
 def _hosts_come(plan: SlicePlan) -> str:
-    """How the hosts of a slice come, where not simply as many as there are."""
+    """How the number of hosts changes, or that all are created at once; empty for a fixed number."""
     if plan.pools[0].node_count is None:
         return ", autoscaled"
     return ", all hosts at once" if plan.backend == "compute" and plan.multi_host else ""

@@ -1,4 +1,4 @@
-"""The preview gate: what a preview gives up that is dear or hard to get back, and whether that was agreed to."""
+"""The preview gate: finds losses in a preview that are costly or hard to get back, and whether somebody agreed."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from tools.gate_preview import UNKNOWN, Effect, Preview, Step
 
 @dataclass(frozen=True)
 class Guarded:
-    """A kind of resource that goes only with consent. `types` are Pulumi types, or beginnings of some that end in /
-    or :, `loss` is what goes with it."""
+    """A kind of resource that may be deleted only with consent. `types`: Pulumi types, or prefixes that end in / or :.
+    `loss`: what is lost with it."""
 
     name: str
     types: tuple[str, ...]
@@ -122,7 +122,7 @@ GUARDED = (
     ),
 )
 
-# Kinds whose property values may go into a comment: names, places and shapes, nothing confidential.
+# Kinds whose property values a comment may show: names, places and shapes, nothing confidential.
 SPOKEN = ("cluster", "slice", "workload policy", "network")
 
 # How many hosts a pool or group may have, by the first of these that it states; and how many it keeps in any case.
@@ -137,7 +137,7 @@ class AllowError(Exception):
 
 @dataclass(frozen=True)
 class Finding:
-    """A guarded resource that the preview deletes or replaces, or whose hosts an update makes anew or takes away.
+    """A guarded resource that the preview deletes or replaces, or whose hosts an update recreates or removes.
 
     `outcome`: what happens to it, in words. `causes` are properties, with what changes, or other resources that it
     follows; empty where the engine names none, as for `--replace`, a taint or a trigger.
@@ -153,8 +153,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the gate says. `allowed` are URNs of findings that somebody agreed to; `unused` says of each consent that
-    counts for nothing why it does."""
+    """The gate's verdict. `allowed`: URNs of findings that somebody agreed to; `unused`: each consent without effect,
+    with the reason."""
 
     preview: Preview
     findings: tuple[Finding, ...]
@@ -193,10 +193,10 @@ class Verdict:
 
 
 def judge(preview: Preview, allow: Sequence[str] = (), consents: Sequence[str] = ()) -> Verdict:
-    """Find what the preview gives up. Each of `allow` and of `consents` is the logical name or URN of one finding.
+    """Find the losses of the preview. Each of `allow` and of `consents` is the logical name or URN of one finding.
 
-    Of those in `allow`, which somebody has just written, one that matches no finding or several raises AllowError. A
-    consent is older than the preview, and what it is for may be gone after half an update: then it is only noted.
+    One in `allow` that does not match exactly one finding raises AllowError. A consent is older than the preview, and
+    an interrupted update may have deleted its resource: then it is only noted.
     """
     order = {guarded: place for place, guarded in enumerate(GUARDED)}
     findings = tuple(sorted(_findings(preview), key=lambda each: (order[each.guarded], each.urn)))
@@ -245,7 +245,7 @@ def _guard(step: Step) -> Guarded | None:
 
 
 def _remaking(step: Step) -> Iterator[str]:
-    """Changed properties by which the provider's update makes all hosts anew."""
+    """Changed properties for which the provider's update recreates all hosts."""
     for path in step.detailed_diff or ():
         if makes_hosts_anew(step.type, path):
             yield path
@@ -272,7 +272,7 @@ def _first_number(inputs: dict[str, Any], keys: Sequence[str]) -> tuple[str, flo
 
 
 def _causes(steps: Sequence[Step], guarded: Guarded, lost: dict[str, list[Step]]) -> Iterator[str]:
-    """Properties that force the replacement; without any, the lost resources that this one hangs on."""
+    """Properties that force the replacement; without any, the lost resources that this one depends on."""
     step = next((step for step in steps if step.detailed_diff or step.replace_reasons), steps[0])
     forcing = [path for path, diff in (step.detailed_diff or {}).items() if diff.kind.endswith("-replace")]
     forcing = forcing or list(step.replace_reasons or ())
@@ -283,7 +283,7 @@ def _causes(steps: Sequence[Step], guarded: Guarded, lost: dict[str, list[Step]]
 
 
 def _supports(step: Step) -> tuple[str, ...]:
-    """URNs that the resource hangs on: the one that it goes with, or else all that it depends on."""
+    """URNs that the resource needs: the one that it is deleted with, or else all that it depends on."""
     state = step.old_state or step.new_state
     if state is None:
         return ()

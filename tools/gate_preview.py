@@ -1,7 +1,7 @@
 """The output of `pulumi preview --json` as typed values, or one sentence on why a file is no such thing.
 
-The shape is `display.PreviewDigest` of the engine (pulumi/pulumi, sdk/go/common/display). It lists what changes, not
-what stays, apart from the stack itself, and it leaves out what policies say.
+The shape is the engine's `display.PreviewDigest` (pulumi/pulumi, sdk/go/common/display). It lists the stack and what
+changes, not unchanged resources, and no violations of policies.
 """
 
 import json
@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 
 STACK_TYPE = "pulumi:pulumi:Stack"
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
-"""What stands in a preview for a text that only the update will tell."""
+"""The marker in a preview for a text that is known only after the update."""
 
 
 class Effect(Enum):
@@ -27,7 +27,7 @@ class Effect(Enum):
     REPLACE = "+-"
 
 
-# Every operation that the engine knows (pkg/resource/deploy/step.go); another one is refused, not guessed at.
+# Every operation that the engine knows (pkg/resource/deploy/step.go); any other is refused.
 EFFECTS = {
     "same": Effect.NONE,
     "read": Effect.NONE,
@@ -66,7 +66,7 @@ class _Part(BaseModel):
 
 
 class State(_Part):
-    """A resource, as it is or as it shall be. Secrets are blinded by the engine."""
+    """A resource before or after the update. The engine hides secrets."""
 
     custom: bool = False
     inputs: dict[str, Any] = {}
@@ -129,12 +129,12 @@ class Preview(_Part):
 
     @property
     def stack(self) -> Step | None:
-        """The step of the stack itself, which is listed also when it stays as it is."""
+        """The step of the stack itself, which is listed also when it is unchanged."""
         return next((step for step in self.steps if step.type == STACK_TYPE), None)
 
 
 def read(path: Path) -> Preview:
-    """Read a preview; raises PreviewError for everything that is none."""
+    """Read a preview; raises PreviewError for anything else."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:

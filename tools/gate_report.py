@@ -134,7 +134,7 @@ def _no_cause(finding: Finding) -> str:
 
 
 def _how_to_allow(verdict: Verdict, commit: str | None) -> str:
-    """What tools/consent.py takes for consent, ready to be copied; without a pull request the command's options."""
+    """Lines that tools/consent.py accepts, ready to copy; without a pull request the command's options."""
     if not verdict.stopped or verdict.problems:
         return ""
     names = [verdict.handle(finding) for finding in verdict.stopped[:MOST_ROWS]]
@@ -220,5 +220,5 @@ def _clipped(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Text as it is: no message of a provider becomes a link, a mention, HTML, or another cell of a table."""
+    """Text as code, so that a provider's message cannot become a link, a mention, HTML, or another table cell."""
     return f"`{text.replace('`', chr(39)).replace('|', '/')}`"

@@ -1,4 +1,4 @@
-"""What a preview means in slices, chips, money and quota.
+"""Totals of slices, chips, cost and quota before and after a preview.
 
 Before: what the stack exported at its last update. After: the platform that the preview's own configuration describes,
 planned here once more. Both are `Platform.totals`, so they can be compared; what autoscaled pools have at the moment,
@@ -25,7 +25,7 @@ Quotas = Counter[tuple[str, str]]
 
 
 class UnknownTotalsError(Exception):
-    """One side cannot be told; the message says why."""
+    """One side is unknown; the message says why."""
 
 
 @dataclass(frozen=True)

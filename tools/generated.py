@@ -15,7 +15,7 @@ class Generated:
     render: Callable[[], str]
 
     def write(self) -> bool:
-        """Brings the file up to date; whether it was not."""
+        """Brings the file up to date. Returns whether it changed."""
         if self.is_fresh():
             return False
         target = ROOT / self.path

@@ -1,5 +1,4 @@
-"""What Kueue must be told for a platform's queues to work: the configuration that the platform gives its own Kueue, to
-hold one against that somebody else runs."""
+"""The configuration that a platform gives its own Kueue, to compare with that of a Kueue that somebody else runs."""
 
 import json
 from typing import Any
@@ -10,7 +9,7 @@ from plan.workload import JOBSET_API
 
 
 class NoQueuesError(Exception):
-    """A platform without queues asks nothing of Kueue."""
+    """A platform without queues needs no Kueue."""
 
 
 def as_text(platform: Platform) -> str:
@@ -40,7 +39,7 @@ def as_json(platform: Platform) -> str:
 
 def _found(platform: Platform) -> dict[str, Any]:
     if not platform.queues:
-        raise NoQueuesError("the platform has no queues, so it asks nothing of Kueue")
+        raise NoQueuesError("the platform has no queues, so it needs no Kueue")
     software = platform.software
     return {
         "apis": [kueue_configuration.OBJECTS_API, JOBSET_API],

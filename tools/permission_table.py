@@ -53,7 +53,7 @@ def _row(
     waits: str = "",
     having: Mapping[str, str] = MappingProxyType({}),
 ) -> Row:
-    """A row in short: words without a dot are verbs of `collection`, words with dots are whole permissions.
+    """A row in short form: words without a dot are verbs of `collection`, words with dots are whole permissions.
 
     An empty text means that there is nothing to call; `waits` is read after each change.
     """
@@ -119,7 +119,7 @@ GOOGLE: dict[str, Row] = {
     ),
     "gcp:compute/address:Address": _row(
         "compute.addresses",
-        # The provider sets the labels once more when the address is there.
+        # The provider sets the labels again after it creates the address.
         create="create setLabels",
         update="setLabels",
         having={"subnetwork": "createInternal compute.subnetworks.use"},
@@ -235,7 +235,7 @@ CHART_KINDS = (
     "thirdPartyObjects",
     "validatingWebhookConfigurations",
 )
-# Kubernetes lets nobody give away rights they do not have, unless they have these.
+# Without these, nobody can grant rights that they do not have.
 _GIVING_RIGHTS = tuple(
     f"container.{kind}.{verb}" for kind in ("clusterRoles", "roles") for verb in ("bind", "escalate")
 )

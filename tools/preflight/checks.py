@@ -1,4 +1,4 @@
-"""What is looked at in Google Cloud, one function each. They only read."""
+"""The checks of Google Cloud, one function each. They only read."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -67,11 +67,11 @@ def permissions(scene: Scene) -> Iterator[Finding]:
     except UnknownTypesError as error:
         yield Finding("not checked", str(error))
         return
-    held: set[str] = set()
+    granted: set[str] = set()
     unknown: list[str] = []
     for start in range(0, len(wanted), PERMISSIONS_A_CALL):
-        _test(scene, wanted[start : start + PERMISSIONS_A_CALL], held, unknown)
-    missing = [name for name in wanted if name not in held and name not in unknown]
+        _test(scene, wanted[start : start + PERMISSIONS_A_CALL], granted, unknown)
+    missing = [name for name in wanted if name not in granted and name not in unknown]
     if unknown:
         yield Finding("not checked", f"this project cannot say whether you have {', '.join(unknown)}")
     if missing:
@@ -86,9 +86,9 @@ def permissions(scene: Scene) -> Iterator[Finding]:
         yield Finding("ok", f"you have all {len(wanted) - len(unknown)}")
 
 
-def _test(scene: Scene, names: Sequence[str], held: set[str], unknown: list[str]) -> None:
-    """Sort permissions into those the caller has and those the project cannot test: one that it does not know fails the
-    whole call, so it is looked for by halves."""
+def _test(scene: Scene, names: Sequence[str], granted: set[str], unknown: list[str]) -> None:
+    """Sort permissions into those that the caller has and those that the project cannot test. One unknown permission
+    fails the whole call, so the list is halved until it is found."""
     try:
         answer = scene.cloud.get(
             "projects",
@@ -103,10 +103,10 @@ def _test(scene: Scene, names: Sequence[str], held: set[str], unknown: list[str]
             unknown += names
             return
         half = len(names) // 2
-        _test(scene, names[:half], held, unknown)
-        _test(scene, names[half:], held, unknown)
+        _test(scene, names[:half], granted, unknown)
+        _test(scene, names[half:], granted, unknown)
     else:
-        held.update(answer.get("permissions", ()))
+        granted.update(answer.get("permissions", ()))
 
 
 def zone(scene: Scene) -> Iterator[Finding]:
@@ -285,7 +285,7 @@ def secrets(scene: Scene) -> Iterator[Finding]:
             yield Finding("ok", f"{secret} has a version")
 
 
-# The first decides whether the others make sense.
+# If the first one blocks, the others make no sense.
 CHECKS: dict[str, Check] = {
     "project": project,
     "services": services,

@@ -1,4 +1,4 @@
-"""What checks look at: the plan, Google Cloud, and what of the plan stands already."""
+"""What checks read: the plan, Google Cloud, and the parts of the plan that exist already."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Scene:
 
     @cached_property
     def cluster(self) -> Json | None:
-        """The platform's GKE cluster, if it stands."""
+        """The platform's GKE cluster, if it exists."""
         if self.platform.backend != "gke":
             return None
         platform = self.platform
@@ -50,7 +50,7 @@ class Scene:
 
     @cached_property
     def standing(self) -> frozenset[str]:
-        """Names of the pools and groups that stand already: what they use is in use, and not needed again."""
+        """Names of the pools and groups that exist already; their quota is in use, and not needed again."""
         if self.platform.backend == "gke":
             found = (self.cluster or {}).get("nodePools", [])
         else:
@@ -96,7 +96,7 @@ class Scene:
 
 
 def machines(platform: Platform) -> Iterator[Machines]:
-    """Every kind of machine in the plan, by where it stands in it."""
+    """Every kind of machine in the plan: of slices, of CPU pools, of the control plane."""
     for plan in platform.slice_plans:
         fixed = sum(pool.node_count or 0 for pool in plan.pools)
         most = sum(pool.most_nodes for pool in plan.pools)
