@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 
 from sandbox.plugins.gcp.plugin import GcpProvider
+from sandbox.plugins.gcp.resources import ROWS
 from sandbox.plugins.provider import Subject
 from sandbox.plugins.values import SIGNATURE, plain
 
@@ -44,8 +45,8 @@ def _states() -> dict[str, Json]:
 
 
 def recorded_names() -> list[str]:
-    """The logical names of the recorded resources, in order of creation."""
-    return list(_states())
+    """The logical names of the recorded resources of types that the stand-in knows, in order of creation."""
+    return [name for name, row in _states().items() if row["type"] in ROWS]
 
 
 def recorded_state(name: str) -> Json:
@@ -138,7 +139,6 @@ class FakeGoogle(httpx.MockTransport):
             ("(GET|POST)", r"(.+):getIamPolicy", self._get_policy),
             ("POST", r"(.+):setIamPolicy", self._set_policy),
             ("POST", r"/iam/v1/projects/(\w+)/serviceAccounts", self._create_account),
-            ("POST", r"(/iam/v1/projects/\w+/roles)", self._create_role),
             ("POST", r"(/sm/v1/projects/\w+/secrets)", self._create_secret),
             ("POST", r"(/container/.+/clusters)", self._create_cluster),
             ("POST", r"(/container/.+/clusters/[^/]+/nodePools)", self._create_pool),
@@ -174,10 +174,6 @@ class FakeGoogle(httpx.MockTransport):
         return self._store(
             f"/iam/v1/{name}", {**body["serviceAccount"], "name": name, "email": email, "uniqueId": "123"}
         )
-
-    def _create_role(self, path: str, body: Json, **_: Any) -> httpx.Response:
-        name = f"{path.removeprefix('/iam/v1/')}/{body['roleId']}"
-        return self._store(f"/iam/v1/{name}", {**body["role"], "name": name})
 
     def _create_secret(self, path: str, body: Json, url: httpx.URL, **_: Any) -> httpx.Response:
         name = url.params["secretId"]

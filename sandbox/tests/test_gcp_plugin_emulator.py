@@ -142,7 +142,6 @@ EDITS: dict[str, tuple[str, str, Any]] = {
     "firewall": ("fw", "allows", [{"protocol": "tcp", "ports": ["22"]}]),
     "nat logs": ("nat", "logConfig.filter", "ALL"),
     "account": ("sa", "displayName", "nodes"),
-    "role": ("cr", "permissions", ["secretmanager.versions.access", "compute.instances.get"]),
     "secret labels": ("sec", "labels", {"a": "b"}),
     "address labels": ("ad", "labels", {"a": "b"}),
     "instance metadata": ("cp", "metadata", {"startup-script": "#!/bin/bash"}),

@@ -489,25 +489,6 @@ def test_a_pool_may_name_its_cluster_by_id() -> None:
     assert list(provider.diff(subject(row["type"], "v6e-1"), outputs, by_id, ()).changes) == []
 
 
-def test_functions() -> None:
-    google = FakeGoogle()
-    provider = configured(google)
-    assert provider.invoke("gcp:organizations/getClientConfig:getClientConfig", {})["project"] == "proj"
-    assert provider.invoke("gcp:organizations/getProject:getProject", {})["number"] == "1"
-    google.objects["/container/v1beta1/projects/proj/locations/us-east5/serverConfig"] = {
-        "defaultClusterVersion": "1.35.1-gke.1",
-        "validMasterVersions": ["1.36.2-gke.1", "1.35.1-gke.1"],
-        "validNodeVersions": ["1.36.2-gke.1"],
-        "channels": [
-            {"channel": "RAPID", "defaultVersion": "1.36.2-gke.1", "validVersions": ["1.36.2-gke.1", "1.35.9-gke.1"]}
-        ],
-    }
-    versions = provider.invoke(
-        "gcp:container/getEngineVersions:getEngineVersions", {"location": "us-east5", "versionPrefix": "1.35."}
-    )
-    assert versions["latestMasterVersion"] == "1.35.1-gke.1"
-    assert versions["releaseChannelLatestVersion"] == {"RAPID": "1.35.9-gke.1"}
-    with pytest.raises(ProviderError, match=r"Reservation .*/reservations/r not found"):
-        provider.invoke("gcp:compute/getReservation:getReservation", {"name": "r", "zone": "us-east5-b"})
-    with pytest.raises(ProviderError, match="has no function gcp:x:y; it has"):
-        provider.invoke("gcp:x:y", {})
+def test_a_function_it_does_not_have_is_named() -> None:
+    with pytest.raises(ProviderError, match="does not know gcp:x:y; it knows gcp:compute/getInstanceTemplate"):
+        configured(FakeGoogle()).invoke("gcp:x:y", {})

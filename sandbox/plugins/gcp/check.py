@@ -8,6 +8,7 @@ as `olds`, which is how a generated name stays the same (upstream: pulumi-terraf
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -31,13 +32,22 @@ def check(
     schema: Schema, name: str, olds: Mapping[str, Value], news: Mapping[str, Value], seed: bytes = b""
 ) -> Checked:
     """Checked inputs of the resource called `name` in the program. `seed` makes a generated name deterministic."""
-    failures = list(_refused(schema.properties, news, news, ""))
+    failures = [_named(schema, failure) for failure in _refused(schema.properties, news, news, "")]
     inputs = _completed(schema, schema.properties, news, "")
     named = schema.properties.get("name")
     if named and _autonamed(named, news):
         inputs["name"] = _kept_name(olds) or _generated_name(name, seed)
         inputs[DEFAULTS] = sorted([*inputs[DEFAULTS], "name"])
     return Checked(inputs, failures)
+
+
+def _named(schema: Schema, failure: Failure) -> Failure:
+    """A refusal that says whose it is: what the real provider takes is not the program's mistake."""
+    path = re.sub(r"\[\d+\]", "", failure.property)
+    if path not in schema.unknown:
+        return failure
+    reason = f"the sandbox's gcp plugin does not know {path} of {schema.title}; leave it out to run here"
+    return Failure(failure.property, reason)
 
 
 def _autonamed(named: Property, news: Mapping[str, Value]) -> bool:

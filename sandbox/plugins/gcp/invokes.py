@@ -9,7 +9,7 @@ from typing import Any
 from sandbox.plugins.gcp import links
 from sandbox.plugins.gcp.client import Client, Deadline, GoogleError
 from sandbox.plugins.gcp.mapping import Json
-from sandbox.plugins.gcp.resources.compute import INSTANCE_TEMPLATE, REGION_INSTANCE_TEMPLATE, RESERVATION
+from sandbox.plugins.gcp.resources.compute import INSTANCE_TEMPLATE, REGION_INSTANCE_TEMPLATE
 from sandbox.plugins.gcp.resources.rest import Context, Rest
 from sandbox.plugins.gcp.schema import Property, of
 from sandbox.plugins.provider import ProviderError
@@ -18,70 +18,6 @@ from sandbox.plugins.values import Secret, has_unknown
 Arguments = Mapping[str, Any]
 # How long a function may take, in seconds; functions have no custom timeouts.
 LIMIT = 120.0
-
-
-def _client_config(client: Client, arguments: Arguments) -> Json:
-    settings = client.settings
-    return {
-        "id": f"projects/{settings.project}/regions/{settings.region}/zones/{settings.zone}",
-        "project": settings.project,
-        "region": settings.region,
-        "zone": settings.zone,
-        "accessToken": settings.access_token,
-        "defaultLabels": dict(settings.default_labels),
-    }
-
-
-def _project(client: Client, arguments: Arguments) -> Json:
-    project = arguments.get("projectId") or client.settings.project
-    found = client.call("GET", "resource_manager", f"projects/{project}", Deadline(LIMIT))
-    return {
-        "id": f"projects/{project}",
-        "projectId": found.get("projectId", project),
-        "name": found.get("name", project),
-        "number": str(found.get("projectNumber", "")),
-        "labels": found.get("labels", {}),
-        "effectiveLabels": found.get("labels", {}),
-        "pulumiLabels": {},
-        "autoCreateNetwork": False,
-        "billingAccount": "",
-        "deletionPolicy": "PREVENT",
-        "folderId": "",
-        "orgId": "",
-        "tags": {},
-    }
-
-
-def _engine_versions(client: Client, arguments: Arguments) -> Json:
-    settings = client.settings
-    project = arguments.get("project") or settings.project
-    location = arguments.get("location") or settings.zone or settings.region
-    url = f"projects/{project}/locations/{location}/serverConfig"
-    found = client.call("GET", "container", url, Deadline(LIMIT))
-    prefix = arguments.get("versionPrefix") or ""
-    masters = [v for v in found.get("validMasterVersions", ()) if v.startswith(prefix)]
-    nodes = [v for v in found.get("validNodeVersions", ()) if v.startswith(prefix)]
-    channels = found.get("channels", ())
-    return {
-        "id": url,
-        "location": location,
-        "project": project,
-        "versionPrefix": prefix or None,
-        "defaultClusterVersion": found.get("defaultClusterVersion", ""),
-        "validMasterVersions": masters,
-        "validNodeVersions": nodes,
-        "latestMasterVersion": masters[0] if masters else "",
-        "latestNodeVersion": nodes[0] if nodes else "",
-        "releaseChannelDefaultVersion": {c["channel"]: c.get("defaultVersion", "") for c in channels},
-        "releaseChannelLatestVersion": {c["channel"]: _latest(c, prefix) for c in channels},
-        "releaseChannelUpgradeTargetVersion": {
-            c["channel"]: c.get("upgradeTargetVersion", c.get("defaultVersion", "")) for c in channels
-        },
-    }
-
-
-def _latest(channel: Json, prefix: str) -> str:
-    return next((v for v in channel.get("validVersions", ()) if v.startswith(prefix)), "")
 
 
 def _described(row: Rest) -> Callable[[Client, Arguments], Json]:
@@ -144,10 +80,6 @@ def _secret_version(client: Client, arguments: Arguments) -> Json:
 FUNCTIONS: Mapping[str, Callable[[Client, Arguments], Json]] = {
     "gcp:compute/getInstanceTemplate:getInstanceTemplate": _described(INSTANCE_TEMPLATE),
     "gcp:compute/getRegionInstanceTemplate:getRegionInstanceTemplate": _described(REGION_INSTANCE_TEMPLATE),
-    "gcp:compute/getReservation:getReservation": _described(RESERVATION),
-    "gcp:container/getEngineVersions:getEngineVersions": _engine_versions,
-    "gcp:organizations/getClientConfig:getClientConfig": _client_config,
-    "gcp:organizations/getProject:getProject": _project,
     "gcp:secretmanager/getSecretVersionAccess:getSecretVersionAccess": _secret_version,
 }
 
@@ -155,7 +87,7 @@ FUNCTIONS: Mapping[str, Callable[[Client, Arguments], Json]] = {
 def invoke(client: Client, token: str, arguments: Arguments) -> Json:
     """The result of a function. Raises ProviderError for one the stand-in does not have, and for unknown arguments."""
     if token not in FUNCTIONS:
-        raise ProviderError(f"the sandbox's gcp plugin has no function {token}; it has {', '.join(sorted(FUNCTIONS))}")
+        raise ProviderError(f"the sandbox's gcp plugin does not know {token}; it knows {', '.join(sorted(FUNCTIONS))}")
     if has_unknown(arguments):
         raise ProviderError(f"{token}: an argument is not known yet; call the function in its output form")
     try:

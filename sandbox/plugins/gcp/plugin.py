@@ -1,7 +1,8 @@
 """The stand-in for `pulumi-resource-gcp`.
 
 It stands for the real provider plugin, for the resource types in `resources.ROWS`: same checks, same plans, same HTTP
-calls (as recorded from it). It differs in this: it only ever talks to an emulator on this machine; it waits no longer
+calls (as recorded from it). It differs in this: it refuses, by name, types, functions and inputs that the platform does
+not use and that would need code of their own; it only ever talks to an emulator on this machine; it waits no longer
 than the API takes (the real one pauses for propagation after creating accounts and policies); it does not batch calls;
 outputs that the API leaves out are absent instead of zero.
 """
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sandbox.plugins.gcp import check, diff, labels, schema
 from sandbox.plugins.gcp.schema import Property, Schema
 from sandbox.plugins.gcp.settings import Settings, SettingsError, parse
-from sandbox.plugins.provider import Change, Checked, Difference, Failure, ProviderError, State, Subject
+from sandbox.plugins.provider import Change, Checked, Difference, ProviderError, State, Subject
 from sandbox.plugins.values import UNKNOWN, Secret, has_unknown
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from sandbox.plugins.gcp.client import Client
     from sandbox.plugins.gcp.resources.rest import Context, Rest
 
-# The release of the SDK this project pins; its recordings and property table are from 9.35 (see `schema.NEWER`).
+# The release of the SDK this project pins; its recordings and property table are from 9.35.
 VERSION = "10.2.0"
 # Where the table gives no default timeout (seconds), the Terraform SDK's own applies.
 DEFAULT_TIMEOUT = 1200.0
@@ -76,12 +77,7 @@ class GcpProvider:
     def check(self, subject: Subject, olds: Values, news: Values, seed: bytes) -> Checked:
         row, table = self._known(subject.type)
         checked = check.check(table, subject.name, olds, news, seed)
-        refused = [
-            Failure(name, f"the sandbox's gcp plugin does not send {name} of {table.title}; leave it out to run here")
-            for name in row.unsupported
-            if any(not diff.is_empty(value) for value in _values_at(news, name.split(".")))
-        ]
-        return Checked(checked.inputs, [*checked.failures, *refused, *row.refused(olds, checked.inputs)])
+        return Checked(checked.inputs, [*checked.failures, *row.refused(olds, checked.inputs)])
 
     def diff(self, subject: Subject, olds: Values, news: Values, ignore: Sequence[str]) -> Difference:
         row, table = self._known(subject.type)
@@ -141,7 +137,7 @@ class GcpProvider:
         from sandbox.plugins.gcp.resources import ROWS
 
         if token not in ROWS:
-            raise ProviderError(f"the sandbox's gcp plugin has no resource {token}; it has {', '.join(sorted(ROWS))}")
+            raise ProviderError(f"the sandbox's gcp plugin does not know {token}; it knows {', '.join(sorted(ROWS))}")
         return ROWS[token], schema.of(token)
 
     def _connected(self) -> Client:
@@ -167,15 +163,6 @@ class GcpProvider:
         wanted: Any = labels.wanted(table, self._settings, news)
         wanted = UNKNOWN if has_unknown(wanted) else Secret(wanted)
         return {labels.EFFECTIVE: wanted, labels.PULUMI: wanted}
-
-
-def _values_at(values: Any, steps: Sequence[str]) -> list[Any]:
-    """The values at a path of property names, through every entry of the lists on the way."""
-    if not steps:
-        return [values]
-    if isinstance(values, list):
-        return [found for entry in values for found in _values_at(entry, steps)]
-    return _values_at(values.get(steps[0]), steps[1:]) if isinstance(values, dict) else []
 
 
 def _without_markers(values: Values) -> Values:

@@ -1,101 +1,20 @@
-"""The property table of the real gcp provider, `provider_schemas.json`.
+"""The property table of the real gcp provider, `provider_schemas.json`, whose head names its origin and licence.
 
-Origin: read out of the schemas built into `pulumi-resource-gcp` 9.35 (Apache-2.0, pulumi/pulumi-gcp, which bridges
-hashicorp/terraform-provider-google-beta): per resource type every property with its Pulumi and Terraform name, type,
-required/optional/computed, forceNew, default, limits, conflicts, and the default timeouts.
+Per resource type it has every property with its Pulumi and Terraform name, type, required/optional/computed, forceNew,
+default, limits, conflicts, and the default timeouts; and under `unknown` the inputs of the real provider that this
+plugin does not know.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 TABLE = Path(__file__).with_name("provider_schemas.json")
-
-# What release 10.2 has beyond the table, by type and path of the block it belongs to.
-_OPPORTUNISTIC = {
-    "tf": "opportunistic_maintenance_strategy",
-    "type": "List",
-    "elem": "object",
-    "maxItems": 1,
-    "optional": True,
-    "forceNew": True,
-    "props": {
-        "maintenanceAvailabilityWindow": {
-            "tf": "maintenance_availability_window",
-            "type": "String",
-            "required": True,
-            "forceNew": True,
-        },
-        "minNodesPerPool": {"tf": "min_nodes_per_pool", "type": "Int", "required": True, "forceNew": True},
-        "nodeIdleTimeWindow": {"tf": "node_idle_time_window", "type": "String", "required": True, "forceNew": True},
-    },
-}
-NEWER: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    "gcp:container/cluster:Cluster": {
-        "nodeConfig.hostMaintenancePolicy": {"opportunisticMaintenanceStrategy": _OPPORTUNISTIC},
-    },
-    "gcp:container/nodePool:NodePool": {
-        "": {
-            "bestEffortProvisioning": {
-                "tf": "best_effort_provisioning",
-                "type": "List",
-                "elem": "object",
-                "maxItems": 1,
-                "optional": True,
-                "forceNew": True,
-                "props": {
-                    "enabled": {"tf": "enabled", "type": "Bool", "required": True, "forceNew": True},
-                    "minProvisionNodes": {
-                        "tf": "min_provision_nodes",
-                        "type": "Int",
-                        "optional": True,
-                        "forceNew": True,
-                    },
-                },
-            }
-        },
-        "nodeConfig.hostMaintenancePolicy": {"opportunisticMaintenanceStrategy": _OPPORTUNISTIC},
-        "networkConfig.additionalNodeNetworkConfigs": {
-            "stackType": {"tf": "stack_type", "type": "String", "optional": True, "computed": True, "forceNew": True}
-        },
-    },
-}
-
-# Types the recorded table lacks, in its form: from the SDK's 10.2 and the provider's documentation.
-ADDED: Sequence[Mapping[str, Any]] = (
-    {
-        "type": "gcp:compute/instanceGroup:InstanceGroup",
-        "terraform": "google_compute_instance_group",
-        "timeouts_s": {"create": 360, "update": 360, "delete": 360},
-        "deleteBeforeReplace": False,
-        "properties": {
-            "deletionPolicy": {"tf": "deletion_policy", "type": "String", "optional": True, "computed": True},
-            "description": {"tf": "description", "type": "String", "optional": True, "forceNew": True},
-            "instances": {"tf": "instances", "type": "Set", "elem": "String", "optional": True, "computed": True},
-            "name": {"tf": "name", "type": "String", "required": True, "forceNew": True},
-            "namedPorts": {
-                "tf": "named_port",
-                "type": "List",
-                "elem": "object",
-                "optional": True,
-                "props": {
-                    "name": {"tf": "name", "type": "String", "required": True},
-                    "port": {"tf": "port", "type": "Int", "required": True},
-                },
-            },
-            "network": {"tf": "network", "type": "String", "optional": True, "computed": True, "forceNew": True},
-            "project": {"tf": "project", "type": "String", "optional": True, "computed": True, "forceNew": True},
-            "selfLink": {"tf": "self_link", "type": "String", "computed": True},
-            "size": {"tf": "size", "type": "Int", "computed": True},
-            "zone": {"tf": "zone", "type": "String", "optional": True, "computed": True, "forceNew": True},
-        },
-    },
-)
 
 
 @dataclass(frozen=True)
@@ -145,13 +64,17 @@ class Property:
 
 @dataclass(frozen=True)
 class Schema:
-    """One resource type. `timeouts` are the provider's defaults in seconds by create, read, update, delete."""
+    """One resource type. `timeouts` are the provider's defaults in seconds by create, read, update, delete.
+
+    `unknown`: dotted paths of inputs that the real provider takes and this plugin refuses.
+    """
 
     type: str
     terraform: str
     timeouts: Mapping[str, float]
     delete_before_replace: bool
     properties: Mapping[str, Property]
+    unknown: frozenset[str]
 
     @property
     def title(self) -> str:
@@ -170,12 +93,7 @@ class Schema:
         return found
 
 
-def _properties(token: str, rows: Mapping[str, Any], path: str = "") -> Mapping[str, Property]:
-    newer = NEWER.get(token, {}).get(path, {})
-    return {n: _property(token, n, r, f"{path}.{n}" if path else n) for n, r in {**rows, **newer}.items()}
-
-
-def _property(token: str, name: str, row: Mapping[str, Any], path: str) -> Property:
+def _property(name: str, row: Mapping[str, Any]) -> Property:
     return Property(
         name=name,
         terraform=row["tf"],
@@ -191,13 +109,17 @@ def _property(token: str, name: str, row: Mapping[str, Any], path: str) -> Prope
         max_items=row.get("maxItems", 0),
         conflicts_with=tuple(row.get("conflictsWith", ())),
         exactly_one_of=tuple(row.get("exactlyOneOf", ())),
-        properties=_properties(token, row.get("props", {}), path),
+        properties=_properties(row.get("props", {})),
     )
+
+
+def _properties(rows: Mapping[str, Any]) -> Mapping[str, Property]:
+    return {name: _property(name, row) for name, row in rows.items()}
 
 
 @cache
 def _rows() -> Mapping[str, Mapping[str, Any]]:
-    return {row["type"]: row for row in (*json.loads(TABLE.read_text()), *ADDED)}
+    return {row["type"]: row for row in json.loads(TABLE.read_text())["types"]}
 
 
 def types() -> tuple[str, ...]:
@@ -214,7 +136,8 @@ def of(token: str) -> Schema:
         terraform=row["terraform"],
         timeouts=row["timeouts_s"],
         delete_before_replace=row["deleteBeforeReplace"],
-        properties=_properties(token, row["properties"]),
+        properties=_properties(row["properties"]),
+        unknown=frozenset(row.get("unknown", ())),
     )
 
 

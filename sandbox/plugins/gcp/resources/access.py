@@ -1,15 +1,14 @@
-"""Identity and access: service accounts, custom roles, members of IAM policies, secrets, project services."""
+"""Identity and access: service accounts, members of IAM policies, secrets, project services."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sandbox.plugins.gcp import links
 from sandbox.plugins.gcp.client import GoogleError
-from sandbox.plugins.gcp.mapping import Json, renamed, write_only
+from sandbox.plugins.gcp.mapping import Json, renamed
 from sandbox.plugins.gcp.resources.rest import (
     Context,
     Inputs,
@@ -39,14 +38,6 @@ class Account(Rest):
     def body(self, context: Context, variables: Variables, inputs: Inputs) -> Json:
         return {"accountId": variables["accountId"], "serviceAccount": super().body(context, variables, inputs)}
 
-    def settled(self, context: Context, identity: str, variables: Variables, inputs: Inputs) -> Json:
-        outputs = super().settled(context, identity, variables, inputs)
-        if bool(inputs.get("disabled")) != bool(outputs.get("disabled")):
-            verb = "disable" if inputs.get("disabled") else "enable"
-            context.client.call("POST", self.api, f"{self.item.format(**variables)}:{verb}", context.deadline, {})
-            outputs = super().settled(context, identity, variables, inputs)
-        return outputs
-
     def update(self, context: Context, identity: str, olds: Inputs, news: Inputs, changes: Sequence[Change]) -> Json:
         variables = {**self.variables(context.settings, news), **self.parse(context.settings, identity)}
         masked = sorted({c.top for c in changes} & {"displayName", "description"})
@@ -65,7 +56,6 @@ class Account(Rest):
             "accountId": email.partition("@")[0],
             "email": email,
             "member": f"serviceAccount:{email}",
-            "disabled": bool(found.get("disabled", False)),
         }
 
 
@@ -74,42 +64,7 @@ ACCOUNT = Account(
     api="iam",
     collection="projects/{project}/serviceAccounts",
     item="projects/{project}/serviceAccounts/{email}",
-    fields={"accountId": None, "createIgnoreAlreadyExists": None, "disabled": None, "member": None},
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CustomRole(Rest):
-    """A custom role. Deleted ones linger for days under their id: creating one again undeletes it."""
-
-    def create(self, context: Context, inputs: Inputs) -> tuple[str, Json]:
-        variables = self.variables(context.settings, inputs)
-        identity = self.id(variables)
-        role = self.body(context, variables, inputs)
-        with named_errors("Error creating IAMCustomRole"):
-            present = self.fetch(context, variables)
-            if present is None:
-                created = {"roleId": variables["roleId"], "role": role}
-                context.client.call("POST", self.api, self.collection.format(**variables), context.deadline, created)
-            elif present.get("deleted"):
-                context.client.call("POST", self.api, f"{identity}:undelete", context.deadline, {})
-                context.client.call("PATCH", self.api, identity, context.deadline, role)
-            else:
-                raise ProviderError(f"the role {identity} already exists; import it to manage it here")
-        return identity, self.settled(context, identity, variables, inputs)
-
-    def read(self, context: Context, identity: str, known: Inputs) -> Json | None:
-        outputs = super().read(context, identity, known)
-        return None if outputs is None or outputs.get("deleted") else outputs
-
-
-CUSTOM_ROLE = CustomRole(
-    type="gcp:projects/iAMCustomRole:IAMCustomRole",
-    api="iam",
-    collection="projects/{project}/roles",
-    item="projects/{project}/roles/{roleId}",
-    fields={"permissions": renamed("includedPermissions"), "roleId": None},
-    outputs_from={"roleId": lambda variables, _found: variables["roleId"]},
+    fields={"accountId": None, "member": None},
 )
 
 
@@ -253,15 +208,6 @@ PROJECT_MEMBER = PolicyMember(
     set_extra={"updateMask": "bindings,etag,auditConfigs"},
 )
 
-ACCOUNT_MEMBER = PolicyMember(
-    type="gcp:serviceaccount/iAMMember:IAMMember",
-    api="iam",
-    collection="projects/{project}/serviceAccounts",
-    item="projects/{project}/serviceAccounts/{resource}",
-    get_query=_BY_QUERY,
-    resource_property="serviceAccountId",
-)
-
 SECRET_MEMBER = PolicyMember(
     type="gcp:secretmanager/secretIamMember:SecretIamMember",
     api="secret_manager",
@@ -270,33 +216,6 @@ SECRET_MEMBER = PolicyMember(
     get_method="GET",
     get_query=_BY_QUERY,
     resource_property="secretId",
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class KeyMember(PolicyMember):
-    """The key is named by its full name, or in short as PROJECT/LOCATION/RING/KEY."""
-
-    def variables(self, settings: Settings, inputs: Inputs) -> Variables:
-        given = str(inputs.get("cryptoKeyId", ""))
-        parts = given.split("/")
-        if len(parts) == len(_KEY_PLACES):
-            given = "/".join(f"{place}/{part}" for place, part in zip(_KEY_PLACES, parts, strict=True))
-        if not given.startswith("projects/"):
-            raise ProviderError(f"cryptoKeyId: {given!r} is not a key; write {'/X/'.join(_KEY_PLACES)}/X")
-        return {"project": given.split("/")[1], "key": given}
-
-
-_KEY_PLACES = ("projects", "locations", "keyRings", "cryptoKeys")
-
-KEY_MEMBER = KeyMember(
-    type="gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember",
-    api="kms",
-    collection="{key}",
-    item="{key}",
-    get_method="GET",
-    get_query=_BY_QUERY,
-    resource_property="cryptoKeyId",
 )
 
 
@@ -335,69 +254,11 @@ SECRET = Rest(
     always={"replication": {"automatic": None}},
     fields={
         "deletionProtection": None,
-        "effectiveAnnotations": renamed("annotations"),
         "replication.auto": renamed("automatic"),
         "secretId": None,
-        "tags": write_only("tags"),
-        "ttl": write_only("ttl"),
     },
     masked=True,
     guards=("deletionProtection",),
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SecretVersion(Rest):
-    """The content of a secret. It is sent once and never read back: state keeps it, encrypted."""
-
-    def variables(self, settings: Settings, inputs: Inputs) -> Variables:
-        variables = super().variables(settings, inputs)
-        variables["secret"] = links.last(variables.get("secret", ""))
-        return variables
-
-    def create(self, context: Context, inputs: Inputs) -> tuple[str, Json]:
-        variables = self.variables(context.settings, inputs)
-        data = inputs.get("secretData", "")
-        encoded = data if inputs.get("isSecretDataBase64") else base64.b64encode(data.encode()).decode()
-        with named_errors("Error creating SecretVersion"):
-            url = f"{self.collection.format(**variables)}:addVersion"
-            found = context.client.call("POST", self.api, url, context.deadline, {"payload": {"data": encoded}})
-        variables["version"] = links.last(found["name"])
-        identity = self.id(variables)
-        return identity, self.settled(context, identity, variables, inputs)
-
-    def delete(self, context: Context, identity: str, outputs: Inputs) -> None:
-        with named_errors("Error deleting SecretVersion"):
-            try:
-                context.client.call("POST", self.api, f"{identity}:destroy", context.deadline, {})
-            except GoogleError as error:
-                if error.status != 404:
-                    raise
-
-    def outputs(self, context: Context, identity: str, variables: Variables, found: Json, known: Inputs) -> Json:
-        values = super().outputs(context, identity, variables, found, known)
-        return {
-            **values,
-            "secret": self.collection.format(**variables),
-            "version": variables["version"],
-            "enabled": found.get("state") == "ENABLED",
-        }
-
-
-SECRET_VERSION = SecretVersion(
-    type="gcp:secretmanager/secretVersion:SecretVersion",
-    api="secret_manager",
-    collection="projects/{project}/secrets/{secret}",
-    item="projects/{project}/secrets/{secret}/versions/{version}",
-    fields={
-        "secret": None,
-        "secretData": None,
-        "secretDataWo": None,
-        "secretDataWoVersion": None,
-        "isSecretDataBase64": None,
-        "enabled": None,
-    },
-    patches="",
 )
 
 
@@ -469,15 +330,4 @@ SERVICE = Service(
     identity="{project}/{service}",
 )
 
-ROWS = (
-    ACCOUNT,
-    CUSTOM_ROLE,
-    PROJECT_MEMBER,
-    ACCOUNT_MEMBER,
-    KEY_MEMBER,
-    BUCKET_MEMBER,
-    SECRET,
-    SECRET_MEMBER,
-    SECRET_VERSION,
-    SERVICE,
-)
+ROWS = (ACCOUNT, PROJECT_MEMBER, BUCKET_MEMBER, SECRET, SECRET_MEMBER, SERVICE)

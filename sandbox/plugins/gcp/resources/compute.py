@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 from typing import Any
 
@@ -13,16 +13,13 @@ from sandbox.plugins.gcp import labels, links
 from sandbox.plugins.gcp.mapping import (
     Field,
     Json,
-    as_list,
     from_rest,
     int64,
-    int64_as_number,
     key_values,
     only_entry,
     renamed,
     to_rest,
     with_unset,
-    write_only,
 )
 from sandbox.plugins.gcp.resources.rest import (
     COMMON,
@@ -60,16 +57,9 @@ NETWORK = Rest(
     collection=f"{GLOBAL}/networks",
     item=f"{GLOBAL}/networks/{{name}}",
     fields={
-        "bgpAlwaysCompareMed": renamed("routingConfig.bgpAlwaysCompareMed"),
-        "bgpBestPathSelectionMode": renamed("routingConfig.bgpBestPathSelectionMode"),
-        "bgpInterRegionCost": renamed("routingConfig.bgpInterRegionCost"),
-        "deleteBgpAlwaysCompareMed": renamed("routingConfig.deleteBgpAlwaysCompareMed"),
         "routingMode": renamed("routingConfig.routingMode"),
-        "deleteDefaultRoutesOnCreate": None,
-        "gatewayIpv4": renamed("gatewayIPv4"),
         "networkId": renamed("id"),
         "numericId": renamed("id"),
-        "params": write_only("params"),
     },
     always={"routingConfig": {"deleteBgpAlwaysCompareMed": False}},
 )
@@ -81,8 +71,6 @@ SUBNETWORK = Rest(
     item=f"{REGION}/subnetworks/{{name}}",
     fields={
         "subnetworkId": int64("id"),
-        "sendSecondaryIpRangeIfEmpty": None,
-        "params": write_only("params"),
         "logConfig": Field(
             send=lambda config: {"enable": True, "metadataFields": [], **config},
             receive=lambda config: config if config.get("enable") else None,
@@ -116,14 +104,6 @@ FIREWALL = Rest(
     fields={
         "allows": renamed("allowed"),
         "allows.protocol": renamed("IPProtocol"),
-        "denies": renamed("denied"),
-        "denies.protocol": renamed("IPProtocol"),
-        "enableLogging": None,
-        "params": write_only("params"),
-        "logConfig": Field(
-            send=lambda config: {"enable": True, **config},
-            receive=lambda config: config if config.get("enable") else None,
-        ),
     },
     always={"logConfig": {"enable": False}},
 )
@@ -133,7 +113,6 @@ ROUTER = Rest(
     api="compute",
     collection=f"{REGION}/routers",
     item=f"{REGION}/routers/{{name}}",
-    fields={"md5AuthenticationKeys": Field(send=lambda key: [key]), "params": write_only("params")},
     always={"bgp": None},
     place="region",
 )
@@ -170,10 +149,6 @@ RESOURCE_POLICY = Rest(
     api="compute",
     collection=f"{REGION}/resourcePolicies",
     item=f"{REGION}/resourcePolicies/{{name}}",
-    fields={
-        "diskConsistencyGroupPolicy.enabled": None,
-        "snapshotSchedulePolicy.snapshotProperties.storageLocations": as_list(),
-    },
     always={"diskConsistencyGroupPolicy": None},
     place="region",
 )
@@ -234,7 +209,6 @@ ROUTER_NAT = RouterNat(
         "router": None,
         "region": None,
         "project": None,
-        "subnetworks.sourceIpRangesToNats": renamed("sourceIpRangesToNat"),
     },
     always={
         "drainNatIps": [],
@@ -258,28 +232,14 @@ def _full_scopes(account: Json) -> list[Json]:
 
 MACHINE_FIELDS: Mapping[str, Field | None] = {
     "metadata": key_values(),
-    "metadataStartupScript": None,
     "tags": Field(send=lambda tags: {"items": tags}, receive=lambda holder: holder.get("items")),
     "serviceAccount": Field("serviceAccounts", _full_scopes, lambda accounts: accounts[0] if accounts else None),
-    "resourcePolicies": as_list(),
-    "guestAccelerators.count": renamed("acceleratorCount"),
-    "guestAccelerators.type": renamed("acceleratorType"),
-    "networkInterfaces.accessConfigs.natIp": renamed("natIP"),
     "networkInterfaces.networkIp": renamed("networkIP"),
-    "networkInterfaces.subnetworkProject": None,
     "reservationAffinity.type": renamed("consumeReservationType"),
     "reservationAffinity.specificReservation.key": renamed("/reservationAffinity.key"),
     "reservationAffinity.specificReservation.values": renamed("/reservationAffinity.values"),
     "reservationAffinity.specificReservation": Field(send=lambda _moved: None),
-    "networkInterfaces.ipv6AccessConfigs.externalIpv6PrefixLength": Field(send=int, receive=str),
-    "scheduling.gracefulShutdown.maxDuration.seconds": int64(),
-    "scheduling.localSsdRecoveryTimeout.seconds": int64(),
-    "scheduling.localSsdRecoveryTimeouts": only_entry("localSsdRecoveryTimeout"),
-    "scheduling.localSsdRecoveryTimeouts.seconds": int64(),
     "scheduling.maxRunDuration.seconds": int64(),
-    "scheduling.preemptionNoticeDuration.seconds": int64(),
-    "enableDisplay": renamed("displayDevice.enableDisplay"),
-    "params": write_only("params"),
 }
 
 _names = itertools.count(1)
@@ -319,21 +279,13 @@ class InstanceTemplate(Rest):
             context.schema.properties, inputs, {**dict.fromkeys(PLACES), **COMMON, **self.fields, "disks": None}
         )
         description = {k: shown.pop(k) for k in ("description",) if k in shown}
-        instance_description = (
-            {"description": shown.pop("instanceDescription")} if "instanceDescription" in shown else {}
-        )
         name = shown.pop("name")
         properties = {
             "tags": {},
             **shown,
-            **instance_description,
             "disks": [_template_disk(disk) for disk in inputs["disks"]],
             "labels": labels.wanted(context.schema, context.settings, inputs),
         }
-        script = inputs.get("metadataStartupScript")
-        if script:
-            items = properties.setdefault("metadata", {}).setdefault("items", [])
-            items.append({"key": "startup-script", "value": script})
         return {**description, "name": name, "properties": properties}
 
     def post(self, context: Context, variables: Variables, inputs: Inputs) -> Json:
@@ -352,7 +304,7 @@ class InstanceTemplate(Rest):
 
     def outputs(self, context: Context, identity: str, variables: Variables, found: Json, known: Inputs) -> Json:
         properties = found.get("properties", {})
-        flat = {**properties, "instanceDescription": properties.get("description")}
+        flat = dict(properties)
         for name in ("description", "name", "creationTimestamp", "selfLink", "id"):
             flat[name] = found.get(name)
         values = super().outputs(context, identity, variables, flat, known)
@@ -366,37 +318,20 @@ class InstanceTemplate(Rest):
         super().delete(context, identity, {k: v for k, v in outputs.items() if k != "numericId"})
 
 
-_DISK_PARAMETERS = {
-    "sourceImage": "sourceImage",
-    "diskType": "diskType",
-    "diskName": "diskName",
-    "labels": "labels",
-    "provisionedIops": "provisionedIops",
-    "provisionedThroughput": "provisionedThroughput",
-    "resourceManagerTags": "resourceManagerTags",
-    "sourceImageEncryptionKey": "sourceImageEncryptionKey",
-    "sourceSnapshot": "sourceSnapshot",
-    "sourceSnapshotEncryptionKey": "sourceSnapshotEncryptionKey",
-    "storagePool": "storagePool",
-}
-_DISK_64 = ("diskSizeGb", "provisionedIops", "provisionedThroughput")
+_DISK_PARAMETERS = ("sourceImage", "diskType", "labels")
 
 
 def _template_disk(given: Mapping[str, Any]) -> Json:
     disk = without_markers(given)
-    parameters = {_DISK_PARAMETERS[k]: disk.pop(k) for k in list(disk) if k in _DISK_PARAMETERS}
-    if "resourcePolicies" in disk:
-        parameters["resourcePolicies"] = [disk.pop("resourcePolicies")]
-    if "guestOsFeatures" in disk:
-        disk["guestOsFeatures"] = [{"type": f} for f in disk["guestOsFeatures"]]
+    parameters = {k: disk.pop(k) for k in list(disk) if k in _DISK_PARAMETERS}
     if "sourceImage" in parameters:
         parameters["sourceImage"] = image_link(parameters["sourceImage"])
-    if "diskSizeGb" in disk and "source" not in disk:
-        parameters["diskSizeGb"] = disk["diskSizeGb"]
+    if "diskSizeGb" in disk:
+        disk["diskSizeGb"] = str(disk["diskSizeGb"])
+        if "source" not in disk:
+            parameters["diskSizeGb"] = disk["diskSizeGb"]
     if "diskEncryptionKey" in disk:
         disk["diskEncryptionKey"] = _sent_key(disk["diskEncryptionKey"])
-    for holder in (disk, parameters):
-        holder.update({k: str(holder[k]) for k in _DISK_64 if k in holder})
     return {**disk, INITIALIZE: parameters} if parameters and "source" not in disk else disk
 
 
@@ -412,17 +347,12 @@ def shown_key(key: Mapping[str, Any]) -> Json:
 
 def _shown_disk(context: Context, found: Json) -> Json:
     schema = context.schema.properties["disks"].properties
-    parameters = dict(found.get(INITIALIZE, {}))
-    if "resourcePolicies" in parameters:
-        parameters["resourcePolicies"] = parameters["resourcePolicies"][0]
-    flat = {**{k: v for k, v in found.items() if k != INITIALIZE}, **parameters}
-    if "guestOsFeatures" in flat:
-        flat["guestOsFeatures"] = [f["type"] for f in flat["guestOsFeatures"]]
+    flat = {**{k: v for k, v in found.items() if k != INITIALIZE}, **found.get(INITIALIZE, {})}
     if "diskType" in flat:
         flat["diskType"] = links.last(flat["diskType"])
     if "diskEncryptionKey" in flat:
         flat["diskEncryptionKey"] = shown_key(flat["diskEncryptionKey"])
-    return from_rest(schema, flat, {"resourcePolicies": Field()})
+    return from_rest(schema, flat, {})
 
 
 def image_link(image: str) -> str:
@@ -446,6 +376,7 @@ _TEMPLATE_FIELDS: Mapping[str, Field | None] = {
             "skipGuestOsShutdown": False,
         }
     ),
+    "region": None,
     "namePrefix": None,
     "numericId": None,
     "selfLinkUnique": None,
@@ -459,20 +390,17 @@ INSTANCE_TEMPLATE = InstanceTemplate(
     collection=f"{GLOBAL}/instanceTemplates",
     item=f"{GLOBAL}/instanceTemplates/{{key}}",
     identity=f"{GLOBAL}/instanceTemplates/{{name}}",
-    fields={**_TEMPLATE_FIELDS, "region": None},
+    fields=_TEMPLATE_FIELDS,
     query={"view": "FULL"},
     patches="",
 )
 
-REGION_INSTANCE_TEMPLATE = InstanceTemplate(
-    type="gcp:compute/regionInstanceTemplate:RegionInstanceTemplate",
-    api="compute",
+# Only read, by a function.
+REGION_INSTANCE_TEMPLATE = replace(
+    INSTANCE_TEMPLATE,
     collection=f"{REGION}/instanceTemplates",
     item=f"{REGION}/instanceTemplates/{{key}}",
     identity=f"{REGION}/instanceTemplates/{{name}}",
-    fields=_TEMPLATE_FIELDS,
-    query={"view": "FULL"},
-    patches="",
 )
 
 
@@ -508,17 +436,15 @@ def _leaves_policy(old: Any, new: Any) -> bool:
     return bool(old)
 
 
+# Each a number or a percentage; percentages are not known here.
+_PAIRS = ("maxSurge", "maxUnavailable")
+
+
 def _sent_policy(policy: Json) -> Json:
     """The update policy. Of each pair of a number and a percentage one is sent as null."""
     unset = {"minReadySec": 0, "mostDisruptiveAllowedAction": None}
-    pairs = {name: _number_or_percent(policy.get(name, {})) for name in ("maxSurge", "maxUnavailable")}
+    pairs = {name: {"fixed": policy.get(name, {}).get("fixed", 0), "percent": None} for name in _PAIRS}
     return {**unset, **policy, **pairs}
-
-
-def _number_or_percent(given: Json) -> Json:
-    if given.get("percent"):
-        return {"fixed": None, "percent": given["percent"]}
-    return {"fixed": given.get("fixed", 0), "percent": None}
 
 
 # What a group is sent with whatever the program leaves out.
@@ -533,18 +459,11 @@ _UNSET_IN_GROUP: Json = {
 _GROUP_FIELDS: Mapping[str, Field | None] = {
     "waitForInstances": None,
     "waitForInstancesStatus": None,
-    "operation": None,
     "instanceGroupManagerId": int64("id"),
     "targetSizePolicies": only_entry("targetSizePolicy"),
-    "allInstancesConfig.labels": renamed("properties.labels"),
-    "allInstancesConfig.metadata": renamed("properties.metadata"),
-    "autoHealingPolicies": as_list(),
     "instanceLifecyclePolicy": with_unset({"onRepair": {}}),
     "versions": Field(send=lambda versions: [{"name": "", "targetSize": {}, **version} for version in versions]),
     "versions.instanceTemplate": Field(send=_numbered_template),
-    "statefulDisks": None,
-    "statefulExternalIps": None,
-    "statefulInternalIps": None,
     "statuses": only_entry("status"),
     "statuses.versionTargets": only_entry("versionTarget"),
     "statuses.statefuls": only_entry("stateful"),
@@ -552,12 +471,8 @@ _GROUP_FIELDS: Mapping[str, Field | None] = {
     "statuses.allInstancesConfigs": only_entry("allInstancesConfig"),
     "updatePolicy": Field(send=_sent_policy),
     "updatePolicy.maxSurgeFixed": renamed("maxSurge.fixed"),
-    "updatePolicy.maxSurgePercent": renamed("maxSurge.percent"),
     "updatePolicy.maxUnavailableFixed": renamed("maxUnavailable.fixed"),
-    "updatePolicy.maxUnavailablePercent": renamed("maxUnavailable.percent"),
-    "params": write_only("params"),
 }
-_STATEFUL = ("statefulDisks", "statefulExternalIps", "statefulInternalIps")
 _RESIZE = Setter(
     ("targetSize",), "POST", "/resize", lambda *_: None, query=lambda news: {"size": str(news.get("targetSize", 0))}
 )
@@ -570,69 +485,8 @@ INSTANCE_GROUP_MANAGER = InstanceGroupManager(
     fields=_GROUP_FIELDS,
     always=_UNSET_IN_GROUP,
     rules={"resourcePolicies.workloadPolicy": _leaves_policy},
-    unsupported=_STATEFUL,
     fingerprinted=True,
     setters=(_RESIZE,),
-)
-
-REGION_INSTANCE_GROUP_MANAGER = InstanceGroupManager(
-    type="gcp:compute/regionInstanceGroupManager:RegionInstanceGroupManager",
-    api="compute",
-    collection=f"{REGION}/instanceGroupManagers",
-    item=f"{REGION}/instanceGroupManagers/{{name}}",
-    fields={
-        **_GROUP_FIELDS,
-        "distributionPolicyTargetShape": renamed("distributionPolicy.targetShape"),
-        "distributionPolicyZones": Field(
-            "distributionPolicy.zones",
-            lambda zones: [{"zone": f"zones/{links.last(z)}"} for z in zones],
-            lambda entries: [links.last(e["zone"]) for e in entries],
-        ),
-        "instanceFlexibilityPolicy": None,
-    },
-    always=_UNSET_IN_GROUP,
-    rules={"resourcePolicies.workloadPolicy": _leaves_policy},
-    unsupported=(*_STATEFUL, "instanceFlexibilityPolicy"),
-    fingerprinted=True,
-    setters=(_RESIZE,),
-)
-
-RESERVATION = Rest(
-    type="gcp:compute/reservation:Reservation",
-    api="compute",
-    collection=f"{ZONE}/reservations",
-    item=f"{ZONE}/reservations/{{name}}",
-    fields={
-        "specificReservation.count": int64_as_number(),
-        "specificReservation.inUseCount": int64_as_number(),
-        "specificReservation.instanceProperties.localSsds.diskSizeGb": int64_as_number(),
-        "shareSettings.projectMaps": Field(
-            "projectMap",
-            lambda entries: {e["id"]: {"projectId": e.get("projectId", e["id"])} for e in entries},
-            lambda found: [{"id": k, "projectId": v.get("projectId", k)} for k, v in found.items()],
-        ),
-        "params": write_only("params"),
-        "resourceStatuses": None,
-    },
-    place="zone",
-    setters=(
-        Setter(
-            ("specificReservation",),
-            "POST",
-            "/resize",
-            lambda news, _body, _olds: {"specificSkuCount": str(news["specificReservation"]["count"])},
-        ),
-    ),
-)
-
-RESIZE_REQUEST = Rest(
-    type="gcp:compute/resizeRequest:ResizeRequest",
-    api="compute",
-    collection=f"{ZONE}/instanceGroupManagers/{{instanceGroupManager}}/resizeRequests",
-    item=f"{ZONE}/instanceGroupManagers/{{instanceGroupManager}}/resizeRequests/{{name}}",
-    fields={"instanceGroupManager": None, "statuses": None},
-    place="zone",
-    patches="",
 )
 
 ROWS = (
@@ -644,9 +498,5 @@ ROWS = (
     ADDRESS,
     RESOURCE_POLICY,
     INSTANCE_TEMPLATE,
-    REGION_INSTANCE_TEMPLATE,
     INSTANCE_GROUP_MANAGER,
-    REGION_INSTANCE_GROUP_MANAGER,
-    RESERVATION,
-    RESIZE_REQUEST,
 )

@@ -65,36 +65,11 @@ def _upper_text() -> Field:
 
 
 _UNSET_LOGGING: Json = {"loggingConfig": {"variantConfig": {}}}
-_REGISTRY = "containerdConfig.registryHosts.hosts"
 _NODE_FIELDS: Fields = {
-    "containerdConfig.privateRegistryAccessConfig.certificateAuthorityDomainConfigs": renamed(
-        "certificateAuthorityDomainConfig"
-    ),
-    f"{_REGISTRY}.cas": renamed("ca"),
-    f"{_REGISTRY}.clients": renamed("client"),
-    f"{_REGISTRY}.headers": renamed("header"),
-    f"{_REGISTRY}.headers.values": renamed("value"),
     "effectiveTaints": renamed("taints"),
-    "gpudirectStrategy": renamed("gpuDirectConfig.gpuDirectStrategy"),
-    "guestAccelerators": renamed("accelerators"),
-    "guestAccelerators.count": int64("acceleratorCount"),
-    "guestAccelerators.type": renamed("acceleratorType"),
-    "guestAccelerators.gpuSharingConfig.maxSharedClientsPerGpu": int64(),
     "kubeletConfig": with_unset({"cpuCfsQuota": True}),
-    "hostMaintenancePolicy.opportunisticMaintenanceStrategy.minNodesPerPool": int64(),
     "kubeletConfig.insecureKubeletReadonlyPortEnabled": _upper_text(),
-    "kubeletConfig.podPidsLimit": int64(),
-    "linuxNodeConfig.customNodeInit.initScript.gcsGeneration": int64(),
-    "linuxNodeConfig.hugepagesConfig": renamed("hugepages"),
-    "linuxNodeConfig.swapConfig.bootDiskProfile.swapSizeGib": int64(),
-    "linuxNodeConfig.swapConfig.dedicatedLocalSsdProfile.diskCount": int64(),
-    "linuxNodeConfig.swapConfig.ephemeralLocalSsdProfile.swapSizeGib": int64(),
     "loggingVariant": renamed("loggingConfig.variantConfig.variant"),
-    "nodeImageConfigs": only_entry("nodeImageConfig"),
-    "resourceManagerTags": renamed("resourceManagerTags.tags"),
-    "windowsNodeConfig.osversion": renamed("osVersion"),
-    "bootDisk.provisionedIops": int64(),
-    "bootDisk.provisionedThroughput": int64(),
     "bootDisk.sizeGb": int64(),
     "advancedMachineFeatures.threadsPerCore": int64(),
 }
@@ -158,50 +133,23 @@ class _Gke(Rest):
 _IP_ENDPOINTS = "controlPlaneEndpointsConfig.ipEndpointsConfig"
 
 _CLUSTER_FIELDS: Fields = {
-    "addonsConfig.cloudrunConfig": renamed("cloudRunConfig"),
-    "addonsConfig.rayOperatorConfigs": only_entry("rayOperatorConfig"),
-    "allowNetAdmin": renamed("autopilot.workloadPolicyConfig.allowNetAdmin"),
-    "autopilotClusterPolicyConfig": renamed("autopilot.clusterPolicyConfig"),
-    "autopilotPrivilegedAdmissions": renamed("autopilot.privilegedAdmissionConfig.allowlistPaths"),
-    "clusterAutoscaling": renamed("autoscaling"),
-    "clusterAutoscaling.autoProvisioningDefaults": renamed("autoprovisioningNodePoolDefaults"),
-    "clusterAutoscaling.autoProvisioningDefaults.diskSize": renamed("diskSizeGb"),
-    "clusterAutoscaling.autoProvisioningLocations": renamed("autoprovisioningLocations"),
-    "clusterAutoscaling.defaultComputeClassEnabled": renamed("defaultComputeClassConfig.enabled"),
-    "clusterAutoscaling.enabled": renamed("enableNodeAutoprovisioning"),
-    "clusterAutoscaling.resourceLimits.maximum": int64(),
-    "clusterAutoscaling.resourceLimits.minimum": int64(),
     "datapathProvider": renamed("networkConfig.datapathProvider"),
-    "dataplaneOptimizationMode": renamed("networkConfig.dataplaneV2Config.scalabilityMode"),
     "defaultMaxPodsPerNode": int64("defaultMaxPodsConstraint.maxPodsPerNode"),
-    "defaultSnatStatus": renamed("networkConfig.defaultSnatStatus"),
     "deletionProtection": None,
-    "desiredEmulatedVersion": None,
-    "disableL4LbFirewallReconciliation": renamed("networkConfig.disableL4LbFirewallReconciliation"),
-    "dnsConfig": renamed("networkConfig.dnsConfig"),
-    "emulatedVersion": renamed("currentEmulatedVersion"),
-    "enableAutopilot": renamed("autopilot.enabled"),
-    "enableCiliumClusterwideNetworkPolicy": renamed("networkConfig.enableCiliumClusterwideNetworkPolicy"),
-    "enableFqdnNetworkPolicy": renamed("networkConfig.enableFqdnNetworkPolicy"),
     "enableIntranodeVisibility": renamed("networkConfig.enableIntraNodeVisibility"),
     "enableL4IlbSubsetting": renamed("networkConfig.enableL4ilbSubsetting"),
     "enableLegacyAbac": renamed("legacyAbac.enabled"),
     "enableMultiNetworking": renamed("networkConfig.enableMultiNetworking"),
     "enableShieldedNodes": renamed("shieldedNodes.enabled"),
-    "gatewayApiConfig": renamed("networkConfig.gatewayApiConfig"),
-    "ignoreNodeCountChanges": None,
-    "inTransitEncryptionConfig": renamed("networkConfig.inTransitEncryptionConfig"),
     "ipAllocationPolicy.podCidrOverprovisionConfig.disabled": renamed("disable"),
     "loggingConfig.enableComponents": renamed("componentConfig.enableComponents"),
     "masterAuth.clientCertificateConfig.issueClientCertificate": nonzero(),
-    "maintenancePolicy.dailyMaintenanceWindow": renamed("window.dailyMaintenanceWindow"),
     "maintenancePolicy.maintenanceExclusions": Field(
         "window.maintenanceExclusions",
         lambda exclusions: {e.pop("exclusionName"): e for e in exclusions},
         lambda named: [{"exclusionName": name, **window} for name, window in named.items()],
     ),
     "maintenancePolicy.maintenanceExclusions.exclusionOptions": renamed("maintenanceExclusionOptions"),
-    "maintenancePolicy.recurringMaintenanceWindow": renamed("window.recurringMaintenanceWindow"),
     "maintenancePolicy.recurringWindow": renamed("window.recurringWindow"),
     "maintenancePolicy.recurringWindow.endTime": renamed("window.endTime"),
     "maintenancePolicy.recurringWindow.startTime": renamed("window.startTime"),
@@ -214,7 +162,6 @@ _CLUSTER_FIELDS: Fields = {
     "minMasterVersion": write_only("initialClusterVersion"),
     "monitoringConfig.enableComponents": renamed("componentConfig.enableComponents"),
     "monitoringConfig.managedPrometheus": renamed("managedPrometheusConfig"),
-    "networkPerformanceConfig": renamed("networkConfig.networkPerformanceConfig"),
     "networkingMode": Field(
         "ipAllocationPolicy.useIpAliases",
         lambda mode: mode == "VPC_NATIVE",
@@ -223,24 +170,14 @@ _CLUSTER_FIELDS: Fields = {
     "nodeConfig": with_unset(_UNSET_LOGGING),
     **_below("nodeConfig", _NODE_FIELDS),
     "nodeLocations": renamed("locations"),
-    "nodePoolAutoConfig.nodeKubeletConfig.insecureKubeletReadonlyPortEnabled": _upper_text(),
-    "nodePoolAutoConfig.resourceManagerTags": renamed("resourceManagerTags.tags"),
     "nodePoolDefaults.nodeConfigDefaults": with_unset(_UNSET_LOGGING),
-    **_below(
-        "nodePoolDefaults.nodeConfigDefaults",
-        {k: v for k, v in _NODE_FIELDS.items() if k.startswith("containerdConfig")},
-    ),
     "nodePoolDefaults.nodeConfigDefaults.insecureKubeletReadonlyPortEnabled": Field(
         "nodeKubeletConfig.insecureKubeletReadonlyPortEnabled",
         lambda text: text == "TRUE",
         lambda flag: "TRUE" if flag else "FALSE",
     ),
-    "nodePoolDefaults.nodeConfigDefaults.loggingVariant": renamed("loggingConfig.variantConfig.variant"),
-    "nodePools": None,
     # Pools in their own resources set node versions; the cluster's is only read.
     "nodeVersion": renamed("currentNodeVersion"),
-    "notificationConfig.pubsub.filter.eventTypes": renamed("eventType"),
-    "operation": None,
     "privateClusterConfig": Field(send=lambda left: left or None),
     "privateClusterConfig.enablePrivateEndpoint": inverted(f"/{_IP_ENDPOINTS}.enablePublicEndpoint"),
     "privateClusterConfig.enablePrivateNodes": renamed("/networkConfig.defaultEnablePrivateNodes"),
@@ -249,78 +186,38 @@ _CLUSTER_FIELDS: Fields = {
     "privateClusterConfig.privateEndpoint": renamed(f"/{_IP_ENDPOINTS}.privateEndpoint"),
     "privateClusterConfig.privateEndpointSubnetwork": renamed(f"/{_IP_ENDPOINTS}.privateEndpointSubnetwork"),
     "privateClusterConfig.publicEndpoint": renamed(f"/{_IP_ENDPOINTS}.publicEndpoint"),
-    "privateIpv6GoogleAccess": renamed("networkConfig.privateIpv6GoogleAccess"),
     "removeDefaultNodePool": None,
-    "resourceUsageExportConfig.enableResourceConsumptionMetering": renamed("consumptionMeteringConfig.enabled"),
-    "serviceExternalIpsConfig": renamed("networkConfig.serviceExternalIpsConfig"),
     "skipNodePoolRefresh": None,
 }
 
-# property -> (field of ClusterUpdate, where its value stands in the full body). The API takes one field per PUT.
+# property -> (field of ClusterUpdate, where its value stands in the full body). The API takes one field per PUT. These
+# are the properties that the platform sets; the table of schemas refuses others that can change in place.
 _DESIRED: Mapping[str, tuple[str, str]] = {
     "addonsConfig": ("desiredAddonsConfig", "addonsConfig"),
     "anonymousAuthenticationConfig": ("desiredAnonymousAuthenticationConfig", "anonymousAuthenticationConfig"),
     "authenticatorGroupsConfig": ("desiredAuthenticatorGroupsConfig", "authenticatorGroupsConfig"),
     "binaryAuthorization": ("desiredBinaryAuthorization", "binaryAuthorization"),
-    "clusterAutoscaling": ("desiredClusterAutoscaling", "autoscaling"),
     "controlPlaneEndpointsConfig": ("desiredControlPlaneEndpointsConfig", "controlPlaneEndpointsConfig"),
     "costManagementConfig": ("desiredCostManagementConfig", "costManagementConfig"),
     "databaseEncryption": ("desiredDatabaseEncryption", "databaseEncryption"),
-    "defaultSnatStatus": ("desiredDefaultSnatStatus", "networkConfig.defaultSnatStatus"),
-    "disableL4LbFirewallReconciliation": (
-        "desiredDisableL4LbFirewallReconciliation",
-        "networkConfig.disableL4LbFirewallReconciliation",
-    ),
-    "dnsConfig": ("desiredDnsConfig", "networkConfig.dnsConfig"),
-    "enableCiliumClusterwideNetworkPolicy": (
-        "desiredEnableCiliumClusterwideNetworkPolicy",
-        "networkConfig.enableCiliumClusterwideNetworkPolicy",
-    ),
-    "enableFqdnNetworkPolicy": ("desiredEnableFqdnNetworkPolicy", "networkConfig.enableFqdnNetworkPolicy"),
     "enableIntranodeVisibility": (
         "desiredIntraNodeVisibilityConfig.enabled",
         "networkConfig.enableIntraNodeVisibility",
     ),
-    "enableK8sBetaApis": ("desiredK8sBetaApis", "enableK8sBetaApis"),
     "enableL4IlbSubsetting": ("desiredL4ilbSubsettingConfig.enabled", "networkConfig.enableL4ilbSubsetting"),
     "enableMultiNetworking": ("desiredEnableMultiNetworking", "networkConfig.enableMultiNetworking"),
     "enableShieldedNodes": ("desiredShieldedNodes.enabled", "shieldedNodes.enabled"),
-    "enterpriseConfig": ("desiredEnterpriseConfig", "enterpriseConfig"),
-    "fleet": ("desiredFleet", "fleet"),
-    "gatewayApiConfig": ("desiredGatewayApiConfig", "networkConfig.gatewayApiConfig"),
-    "gkeAutoUpgradeConfig": ("gkeAutoUpgradeConfig", "gkeAutoUpgradeConfig"),
-    "identityServiceConfig": ("desiredIdentityServiceConfig", "identityServiceConfig"),
-    "inTransitEncryptionConfig": ("desiredInTransitEncryptionConfig", "networkConfig.inTransitEncryptionConfig"),
     "loggingConfig": ("desiredLoggingConfig", "loggingConfig"),
-    "loggingService": ("desiredLoggingService", "loggingService"),
-    "managedMachineLearningDiagnosticsConfig": (
-        "desiredManagedMachineLearningDiagnosticsConfig",
-        "managedMachineLearningDiagnosticsConfig",
-    ),
-    "managedOpentelemetryConfig": ("desiredManagedOpentelemetryConfig", "managedOpentelemetryConfig"),
     "masterAuthorizedNetworksConfig": ("desiredControlPlaneEndpointsConfig", "controlPlaneEndpointsConfig"),
-    "meshCertificates": ("desiredMeshCertificates", "meshCertificates"),
     "minMasterVersion": ("desiredMasterVersion", "initialClusterVersion"),
     "monitoringConfig": ("desiredMonitoringConfig", "monitoringConfig"),
-    "monitoringService": ("desiredMonitoringService", "monitoringService"),
-    "networkPerformanceConfig": ("desiredNetworkPerformanceConfig", "networkConfig.networkPerformanceConfig"),
-    "notificationConfig": ("desiredNotificationConfig", "notificationConfig"),
-    "podAutoscaling": ("desiredPodAutoscaling", "podAutoscaling"),
-    "protectConfig": ("desiredProtectConfig", "protectConfig"),
     "rbacBindingConfig": ("desiredRbacBindingConfig", "rbacBindingConfig"),
     "releaseChannel": ("desiredReleaseChannel", "releaseChannel"),
-    "resourceUsageExportConfig": ("desiredResourceUsageExportConfig", "resourceUsageExportConfig"),
-    "rollbackSafeUpgrade": ("desiredRollbackSafeUpgrade", "rollbackSafeUpgrade"),
     "secretManagerConfig": ("desiredSecretManagerConfig", "secretManagerConfig"),
-    "secretSyncConfig": ("desiredSecretSyncConfig", "secretSyncConfig"),
     "securityPostureConfig": ("desiredSecurityPostureConfig", "securityPostureConfig"),
-    "serviceExternalIpsConfig": ("desiredServiceExternalIpsConfig", "networkConfig.serviceExternalIpsConfig"),
-    "verticalPodAutoscaling": ("desiredVerticalPodAutoscaling", "verticalPodAutoscaling"),
-    "workloadAltsConfig": ("desiredWorkloadAltsConfig", "workloadAltsConfig"),
     "workloadIdentityConfig": ("desiredWorkloadIdentityConfig", "workloadIdentityConfig"),
 }
 _NODE_DEFAULTS = "nodePoolDefaults.nodeConfigDefaults"
-_AUTO = "nodePoolAutoConfig"
 # The same for blocks whose parts go out separately, by path of the change.
 _DESIRED_PARTS: Mapping[str, tuple[str, str]] = {
     "privateClusterConfig.enablePrivateNodes": (
@@ -329,26 +226,13 @@ _DESIRED_PARTS: Mapping[str, tuple[str, str]] = {
     ),
     "privateClusterConfig": ("desiredControlPlaneEndpointsConfig", "controlPlaneEndpointsConfig"),
     "ipAllocationPolicy.stackType": ("desiredStackType", "ipAllocationPolicy.stackType"),
-    "ipAllocationPolicy.networkTierConfig": ("desiredNetworkTierConfig", "ipAllocationPolicy.networkTierConfig"),
-    "ipAllocationPolicy.autoIpamConfig": ("desiredAutoIpamConfig", "ipAllocationPolicy.autoIpamConfig"),
     f"{_NODE_DEFAULTS}.gcfsConfig": ("desiredGcfsConfig", f"{_NODE_DEFAULTS}.gcfsConfig"),
-    f"{_NODE_DEFAULTS}.loggingVariant": ("desiredNodePoolLoggingConfig", f"{_NODE_DEFAULTS}.loggingConfig"),
-    f"{_NODE_DEFAULTS}.containerdConfig": ("desiredContainerdConfig", f"{_NODE_DEFAULTS}.containerdConfig"),
     f"{_NODE_DEFAULTS}.insecureKubeletReadonlyPortEnabled": (
         "desiredNodeKubeletConfig",
         f"{_NODE_DEFAULTS}.nodeKubeletConfig",
     ),
-    f"{_AUTO}.nodeKubeletConfig": ("desiredNodePoolAutoConfigKubeletConfig", f"{_AUTO}.nodeKubeletConfig"),
-    f"{_AUTO}.linuxNodeConfig": ("desiredNodePoolAutoConfigLinuxNodeConfig", f"{_AUTO}.linuxNodeConfig"),
-    f"{_AUTO}.networkTags": ("desiredNodePoolAutoConfigNetworkTags", f"{_AUTO}.networkTags"),
-    f"{_AUTO}.resourceManagerTags": ("desiredNodePoolAutoConfigResourceManagerTags", f"{_AUTO}.resourceManagerTags"),
 }
 _LABEL_PROPERTIES = frozenset({"resourceLabels", labels.EFFECTIVE, labels.PULUMI})
-
-
-def _removes_an_api(old: Any, new: Any) -> bool:
-    """Beta APIs can be switched on, never off."""
-    return bool(old) and not new
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -442,8 +326,6 @@ class Cluster(_Gke):
         calls: list[tuple[str, Json]] = []
         if "enableLegacyAbac" in changed:
             calls.append((":setLegacyAbac", {"enabled": bool(get(cluster, "legacyAbac.enabled"))}))
-        if "networkPolicy" in changed:
-            calls.append((":setNetworkPolicy", {"networkPolicy": cluster.get("networkPolicy", {})}))
         if "maintenancePolicy" in changed:
             calls.append((":setMaintenancePolicy", {"maintenancePolicy": cluster.get("maintenancePolicy", {})}))
         if changed & _LABEL_PROPERTIES:
@@ -462,9 +344,6 @@ class Cluster(_Gke):
             # The negation of a flag that may be absent, which is false.
             values["privateClusterConfig"].setdefault("enablePrivateEndpoint", True)
         return values
-
-    def _kept(self, name: str, each: Any) -> bool:
-        return name != "nodePools" and super()._kept(name, each)
 
 
 def is_zone(location: str) -> bool:
@@ -530,12 +409,8 @@ CLUSTER = Cluster(
         "nodeConfig": {"oauthScopes": DEFAULT_SCOPES},
         "notificationConfig": {"pubsub": {}},
     },
-    unsupported=("nodePools", "desiredEmulatedVersion"),
     rules={
         "enableL4IlbSubsetting": lambda old, new: bool(old) and not new,
-        "enableFqdnNetworkPolicy": lambda old, new: bool(old) and not new,
-        "enableK8sBetaApis.enabledApis": _removes_an_api,
-        "enableK8sBetaApis": _removes_an_api,
     },
     guards=("deletionProtection",),
 )
@@ -549,11 +424,7 @@ _POOL_FIELDS: Fields = {
     ),
     "cluster": None,
     "ignoreNodeCountChanges": None,
-    "maintenancePolicies": only_entry("maintenancePolicy"),
-    "maintenancePolicies.exclusionUntilEndOfSupports": only_entry("exclusionUntilEndOfSupport"),
     "maxPodsPerNode": int64("maxPodsConstraint.maxPodsPerNode"),
-    "namePrefix": None,
-    "networkConfig.additionalPodNetworkConfigs.maxPodsPerNode": int64("maxPodsPerNode.maxPodsPerNode"),
     "networkConfig.podCidrOverprovisionConfig.disabled": renamed("disable"),
     "management.autoRepair": nonzero(),
     "management.autoUpgrade": nonzero(),
@@ -562,7 +433,6 @@ _POOL_FIELDS: Fields = {
     "nodeCount": None,
     "nodeDrainConfigs": only_entry("nodeDrainConfig"),
     "nodeLocations": renamed("locations"),
-    "operation": None,
     "managedInstanceGroupUrls": None,
     "upgradeSettings.maxSurge": nonzero(),
     "upgradeSettings.maxUnavailable": nonzero(),
@@ -577,7 +447,7 @@ def _config(name: str, empty: Any = None) -> Callable[[Json], Json]:
 
 def _machine(pool: Json) -> Json:
     config = pool["config"]
-    sent = {name: config[name] for name in ("machineType", "diskType", "bootDisk", "storagePools") if name in config}
+    sent = {name: config[name] for name in ("machineType", "diskType", "bootDisk") if name in config}
     return {**sent, **({"diskSizeGb": str(config["diskSizeGb"])} if "diskSizeGb" in config else {})}
 
 
@@ -594,23 +464,15 @@ _POOL_UPDATES: Mapping[str, Callable[[Json], Json]] = {
     "nodeConfig.taints": lambda pool: {"taints": {"taints": pool["config"].get("taints", [])}},
     "nodeConfig.tags": lambda pool: {"tags": {"tags": pool["config"].get("tags", [])}},
     "nodeConfig.resourceLabels": lambda pool: {"resourceLabels": {"labels": pool["config"].get("resourceLabels", {})}},
-    "nodeConfig.resourceManagerTags": _config("resourceManagerTags"),
     "nodeConfig.machineType": _machine,
     "nodeConfig.diskType": _machine,
     "nodeConfig.diskSizeGb": _machine,
     "nodeConfig.bootDisk": _machine,
-    "nodeConfig.storagePools": _machine,
     "nodeConfig.imageType": _config("imageType", ""),
     "nodeConfig.gcfsConfig": _config("gcfsConfig"),
     "nodeConfig.gvnic": _config("gvnic"),
-    "nodeConfig.fastSocket": _config("fastSocket"),
     "nodeConfig.workloadMetadataConfig": _config("workloadMetadataConfig"),
     "nodeConfig.kubeletConfig": _config("kubeletConfig"),
-    "nodeConfig.linuxNodeConfig": _config("linuxNodeConfig"),
-    "nodeConfig.windowsNodeConfig": _config("windowsNodeConfig"),
-    "nodeConfig.containerdConfig": _config("containerdConfig"),
-    "nodeConfig.confidentialNodes": _config("confidentialNodes"),
-    "nodeConfig.taintConfig": _config("taintConfig"),
     "nodeConfig.loggingVariant": _config("loggingConfig"),
     "nodeLocations": lambda pool: {"locations": pool.get("locations", [])},
     "upgradeSettings": lambda pool: {"upgradeSettings": pool.get("upgradeSettings", {})},

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sandbox.plugins.gcp import links
-from sandbox.plugins.gcp.mapping import Field, Json, int64_as_number, link, renamed, write_only
+from sandbox.plugins.gcp.mapping import Field, Json, int64_as_number, link, renamed
 from sandbox.plugins.gcp.resources.compute import (
     INITIALIZE,
     MACHINE_FIELDS,
@@ -40,8 +40,7 @@ class Disk(Rest):
 
     def body(self, context: Context, variables: Variables, inputs: Inputs) -> Json:
         body = super().body(context, variables, inputs)
-        image = {"sourceImage": image_link(inputs["image"])} if inputs.get("image") else {}
-        return {**body, **image, "type": _in_zone(ZONE.format(**variables), "diskTypes", body["type"])}
+        return {**body, "type": _in_zone(ZONE.format(**variables), "diskTypes", body["type"])}
 
     def delete(self, context: Context, identity: str, outputs: Inputs) -> None:
         variables = self.parse(context.settings, identity, outputs)
@@ -66,26 +65,14 @@ DISK = Disk(
     collection=f"{ZONE}/disks",
     item=f"{ZONE}/disks/{{name}}",
     fields={
-        "createSnapshotBeforeDestroy": None,
-        "createSnapshotBeforeDestroyPrefix": None,
         "diskEncryptionKey.kmsKeySelfLink": renamed("kmsKeyName"),
         "diskId": renamed("id"),
-        "eraseWindowsVssSignature": Field(send=lambda flag: flag or None, readable=False),
-        # Read back as the dated image of a family, which is no difference: state keeps what the program wrote.
-        "image": None,
         "interface": None,
-        "params": write_only("params"),
         "physicalBlockSizeBytes": int64_as_number(),
-        "provisionedIops": int64_as_number(),
-        "provisionedThroughput": int64_as_number(),
         "size": int64_as_number("sizeGb"),
-        "snapshot": renamed("sourceSnapshot"),
-        "sourceImageEncryptionKey.kmsKeySelfLink": renamed("kmsKeyName"),
-        "sourceSnapshotEncryptionKey.kmsKeySelfLink": renamed("kmsKeyName"),
         "type": link(),
     },
     place="zone",
-    unsupported=("createSnapshotBeforeDestroy",),
     rules={"size": _smaller},
     setters=(
         SET_LABELS,
@@ -183,9 +170,6 @@ class Instance(Rest):
         body["machineType"] = _in_zone(zone, "machineTypes", inputs["machineType"])
         boot = _boot_disk(zone, inputs["bootDisk"])
         body["disks"] = [boot, *(_attached(zone, disk) for disk in inputs.get("attachedDisks") or ())]
-        if script := inputs.get("metadataStartupScript"):
-            items = body.setdefault("metadata", {}).setdefault("items", [])
-            items.append({"key": "startup-script", "value": script})
         return body
 
     def outputs(self, context: Context, identity: str, variables: Variables, found: Json, known: Inputs) -> Json:
@@ -208,28 +192,18 @@ def _in_zone(zone: str, collection: str, name: str) -> str:
 
 
 def _boot_disk(zone: str, given: Mapping[str, Any]) -> Json:
-    disk: Json = {k: given[k] for k in ("autoDelete", "deviceName", "interface", "mode", "source") if k in given}
-    if "guestOsFeatures" in given:
-        disk["guestOsFeatures"] = [{"type": f} for f in given["guestOsFeatures"]]
+    disk: Json = {k: given[k] for k in ("autoDelete", "deviceName", "mode", "source") if k in given}
     if "kmsKeySelfLink" in given:
         disk["diskEncryptionKey"] = {"kmsKeyName": given["kmsKeySelfLink"]}
     disk["boot"] = True
     asked = without_markers(given.get(INITIALIZE) or {})
     parameters: Json = {}
-    for name, rest in {"size": "diskSizeGb", "provisionedIops": "", "provisionedThroughput": ""}.items():
-        if name in asked:
-            parameters[rest or name] = str(asked[name])
+    if "size" in asked:
+        parameters["diskSizeGb"] = str(asked["size"])
     if "type" in asked:
         parameters["diskType"] = _in_zone(zone, "diskTypes", asked["type"])
     if "image" in asked:
         parameters["sourceImage"] = image_link(asked["image"])
-    if "snapshot" in asked:
-        parameters["sourceSnapshot"] = asked["snapshot"]
-    parameters.update(
-        {k: asked[k] for k in ("architecture", "labels", "resourceManagerTags", "storagePool") if k in asked}
-    )
-    if "resourcePolicies" in asked:
-        parameters["resourcePolicies"] = [asked["resourcePolicies"]]
     return {**disk, INITIALIZE: parameters} if parameters and "source" not in disk else disk
 
 
@@ -255,8 +229,6 @@ def _shown_boot_disk(boot: Json, disk: Json, known: Inputs) -> Json:
     asked = known.get(INITIALIZE) or {}
     shown: Json = {k: boot[k] for k in ("autoDelete", "deviceName", "mode", "source") if k in boot}
     shown |= shown_key(boot.get("diskEncryptionKey", {}))
-    if known.get("interface") and "interface" in boot:
-        shown["interface"] = boot["interface"]
     parameters = without_markers(asked)
     if "sizeGb" in disk:
         parameters["size"] = int(disk["sizeGb"])
@@ -275,13 +247,9 @@ INSTANCE = Instance(
     fields={
         **MACHINE_FIELDS,
         "allowStoppingForUpdate": None,
-        "desiredStatus": None,
         "bootDisk": None,
         "attachedDisks": None,
-        "scratchDisks": None,
-        "instanceEncryptionKey.kmsKeySelfLink": renamed("kmsKeyName"),
         "machineType": link(),
-        "networkInterfaces.securityPolicy": None,
         "currentStatus": renamed("status"),
         "instanceId": renamed("id"),
         "tagsFingerprint": renamed("tags.fingerprint"),
@@ -295,11 +263,8 @@ INSTANCE = Instance(
         "scheduling": {"automaticRestart": True},
         "tags": {},
     },
-    unsupported=("desiredStatus", "scratchDisks", "networkInterfaces.securityPolicy"),
     query={"view": "FULL"},
     patches="",
-    # Unlike the metadata key of the same meaning, which changes in place.
-    rules={"metadataStartupScript": lambda _old, _new: True},
     setters=(
         SET_LABELS,
         Setter(
@@ -314,7 +279,6 @@ INSTANCE = Instance(
             "/setTags",
             lambda _news, body, olds: {**body.get("tags", {}), "fingerprint": olds.get("tagsFingerprint", "")},
         ),
-        Setter(("scheduling",), "POST", "/setScheduling", lambda _news, body, _olds: body.get("scheduling")),
         Setter(
             ("deletionProtection",),
             "POST",

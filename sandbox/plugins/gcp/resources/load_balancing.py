@@ -6,21 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sandbox.plugins.gcp import links
-from sandbox.plugins.gcp.mapping import Json, as_list, int64, renamed, write_only
+from sandbox.plugins.gcp.mapping import Json, as_list, int64, renamed
 from sandbox.plugins.gcp.resources.compute import REGION, SET_LABELS, ZONE, Relabelled
-from sandbox.plugins.gcp.resources.rest import Context, Inputs, Rest, Setter, Variables
+from sandbox.plugins.gcp.resources.rest import Context, Inputs, Rest, Variables
 from sandbox.plugins.provider import ProviderError
 
 # The block of a health check -> its type in the API.
-CHECK_TYPES = {
-    "grpcHealthCheck": "GRPC",
-    "grpcTlsHealthCheck": "GRPC_WITH_TLS",
-    "http2HealthCheck": "HTTP2",
-    "httpHealthCheck": "HTTP",
-    "httpsHealthCheck": "HTTPS",
-    "sslHealthCheck": "SSL",
-    "tcpHealthCheck": "TCP",
-}
+CHECK_TYPES = {"httpsHealthCheck": "HTTPS", "tcpHealthCheck": "TCP"}
 # What only backends of proxies have (provider: backendServiceOnlyManagedApiFieldNames); others must not send it.
 MANAGED_ONLY = (
     "capacityScaler",
@@ -31,27 +23,6 @@ MANAGED_ONLY = (
     "maxRatePerEndpoint",
     "maxRatePerInstance",
     "maxUtilization",
-)
-
-# Settings of backend services of proxies, which this stand-in does not send.
-PROXY_ONLY = (
-    "affinityCookieTtlSec",
-    "cdnPolicy",
-    "circuitBreakers",
-    "consistentHash",
-    "customMetrics",
-    "dynamicForwarding",
-    "enableCdn",
-    "haPolicy",
-    "iap",
-    "localityLbPolicy",
-    "logConfig.requestHeaders",
-    "logConfig.responseHeaders",
-    "outlierDetection",
-    "securityPolicy",
-    "strongSessionAffinityCookie",
-    "subsetting",
-    "tlsSettings",
 )
 
 
@@ -101,14 +72,11 @@ REGION_BACKEND_SERVICE = BackendService(
         "connectionDrainingTimeoutSec": renamed("connectionDraining.drainingTimeoutSec"),
         "generatedId": int64("id"),
         "healthChecks": as_list(),
-        "params": write_only("params"),
-        **dict.fromkeys(PROXY_ONLY),
     },
     always={"iap": None},
     place="region",
     patches="PUT",
     fingerprinted=True,
-    unsupported=PROXY_ONLY,
 )
 
 
@@ -141,8 +109,6 @@ FORWARDING_RULE = ForwardingRule(
         "forwardingRuleId": int64("id"),
         "ipAddress": renamed("IPAddress"),
         "ipProtocol": renamed("IPProtocol"),
-        "recreateClosedPsc": None,
-        "serviceDirectoryRegistrations": as_list(),
     },
     place="region",
     setters=(SET_LABELS,),
@@ -186,14 +152,6 @@ INSTANCE_GROUP = InstanceGroup(
     item=f"{ZONE}/instanceGroups/{{name}}",
     fields={"instances": None},
     patches="",
-    setters=(
-        Setter(
-            ("namedPorts",),
-            "POST",
-            "/setNamedPorts",
-            lambda _news, body, _olds: {"namedPorts": body.get("namedPorts", [])},
-        ),
-    ),
 )
 
 ROWS = (REGION_HEALTH_CHECK, REGION_BACKEND_SERVICE, FORWARDING_RULE, INSTANCE_GROUP)

@@ -68,7 +68,7 @@ class Rest:
     `patches`: the method for what no setter covers, empty where nothing else can be updated; PATCH sends what changed,
     PUT the whole body. `place`: the property in PLACES that is also sent, as the link that the generated code of the
     provider makes of it. `fingerprinted`: it carries the fingerprint that was read. `guards`: properties that, while
-    true, forbid deletion. `unsupported`: inputs this stand-in refuses because it does not send them.
+    true, forbid deletion.
     """
 
     type: str
@@ -87,7 +87,6 @@ class Rest:
     query: Mapping[str, str] = field(default_factory=dict)
     create_query: Mapping[str, str] = field(default_factory=dict)
     guards: tuple[str, ...] = ()
-    unsupported: tuple[str, ...] = ()
     outputs_from: Mapping[str, Callable[[Variables, Json], Any]] = field(default_factory=dict)
 
     # --- where a resource lives -------------------------------------------------------------------------------------

@@ -12,13 +12,6 @@ from sandbox.plugins.provider import ProviderError
 # Which objects a lifecycle rule is for: `withState` and the API's `isLive`; absent means all of them.
 _LIVE = {"LIVE": True, "ARCHIVED": False}
 _STATES = {True: "LIVE", False: "ARCHIVED"}
-# Tell the provider to send a condition although it is zero; the API does not know them.
-_ZERO_FLAGS = (
-    "sendAgeIfZero",
-    "sendDaysSinceCustomTimeIfZero",
-    "sendDaysSinceNoncurrentTimeIfZero",
-    "sendNumNewerVersionsIfZero",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,26 +58,14 @@ BUCKET = Bucket(
         "location": Field(send=str.upper),
         "uniformBucketLevelAccess": renamed("iamConfiguration.uniformBucketLevelAccess.enabled"),
         "publicAccessPrevention": renamed("iamConfiguration.publicAccessPrevention"),
-        "requesterPays": renamed("billing.requesterPays"),
         "forceDestroy": None,
-        "enableObjectRetention": None,
         "lifecycleRules": renamed("lifecycle.rule"),
-        "lifecycleRules.condition.matchesPrefixes": renamed("matchesPrefix"),
-        "lifecycleRules.condition.matchesStorageClasses": renamed("matchesStorageClass"),
-        "lifecycleRules.condition.matchesSuffixes": renamed("matchesSuffix"),
         "lifecycleRules.condition.withState": Field("isLive", _LIVE.get, _STATES.get),
-        "lifecycleRules.condition.sizeAboveBytes": int64(),
-        "lifecycleRules.condition.sizeBelowBytes": int64(),
-        **{f"lifecycleRules.condition.{flag}": None for flag in _ZERO_FLAGS},
-        "cors.methods": renamed("method"),
-        "cors.origins": renamed("origin"),
-        "cors.responseHeaders": renamed("responseHeader"),
         "softDeletePolicy.retentionDurationSeconds": int64(),
         "projectNumber": int64(),
         "url": None,
     },
     outputs_from={"url": _shown_url},
-    unsupported=("enableObjectRetention",),
 )
 
 ROWS = (BUCKET,)
