@@ -246,7 +246,7 @@ def _resource_policy(call: Call, name: str, resource: Resource) -> Resource:
         raise invalid("Accelerator topology can only be specified with workload policy type HIGH_THROUGHPUT.")
     if topology and policy.get("maxTopologyDistance"):
         raise invalid("Accelerator topology and max topology distance cannot be specified together.")
-    if topology and not any(machine.hosts(topology) for machine in machines.TPU_MACHINES):
+    if topology and not any(machine.hosts(topology) for machine in machines.TPU_MACHINES.values()):
         raise invalid(f"Invalid value for field 'resource.workloadPolicy.acceleratorTopology': '{topology}'.")
     return resource
 

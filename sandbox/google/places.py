@@ -32,7 +32,7 @@ def _zone(project: str, zone: str) -> Resource:
 def _region(call: Call, region: str) -> Resource:
     """A region with its quotas; the metrics of TPU families are not shown here, as on the real service."""
     used = call.world.usage(call.project, region)
-    shown = ("CPUS", machines.V5E.quota, machines.V5E.spot_quota)
+    shown = ("CPUS", machines.GENERATIONS["v5e"].quota, machines.GENERATIONS["v5e"].spot_quota)
     quotas = [{"metric": m, "limit": call.world.quota(region, m), "usage": used.get(m, 0.0)} for m in shown]
     zones = [self_link(f"projects/{call.project}/zones/{zone}") for zone in machines.zones_of(region)]
     return {**_place(call.project, "region", region), "zones": zones, "quotas": quotas}
