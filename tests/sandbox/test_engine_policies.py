@@ -23,7 +23,7 @@ def configure(project: Project, **settings: object) -> tuple[str, str]:
 
 def test_a_broken_resource_rule_ends_the_update_before_anything_is_created(guarded: Project) -> None:
     """What the program itself would never plan: here by an edit of its code."""
-    edited(guarded, "network.py", "auto_create_subnetworks=False", "auto_create_subnetworks=True")
+    edited(guarded, "gcp/network.py", "auto_create_subnetworks=False", "auto_create_subnetworks=True")
     guarded.write_stack("open", **SLIM)
     output = guarded.fail(*UP, "-s", "open")
     assert "automatic-subnets" in output

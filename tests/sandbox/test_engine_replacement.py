@@ -131,7 +131,7 @@ def test_another_cluster_is_refused_and_a_lost_one_is_made_anew(project: Project
         output = project.fail(*command, "-s", STACK)
         assert "was tpu-dev and would be other" in output, output
         assert "was true and would be false" in output
-        assert "to give this one up, `pulumi destroy` before the edit" in output
+        assert "to delete this one, `pulumi destroy` before the edit" in output
         assert "Traceback" not in output
     assert len(project.requests()) == asked
     assert project.recorded(STACK) == before
