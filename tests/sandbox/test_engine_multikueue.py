@@ -9,6 +9,7 @@ from typing import Any
 
 from sandbox import workload
 from sandbox.kubernetes.api import ApiClient, Object, is_true
+from sandbox_adapter import Choice, workload_command
 from tests.sandbox.conftest import Project
 
 PAIR = {"machine_type": "ct6e-standard-4t", "topology": "2x4", "capacity": "spot"}
@@ -55,9 +56,8 @@ def test_a_job_goes_from_the_managers_queue_to_a_worker(project: Project) -> Non
     assert outputs(project, "us")["multikueue"] == "[secret]"
 
     here, there = client(project, "front"), client(project, "us")
-    choice = workload.Choice("pair", "research", 1)
-    stack_file = project.folder / "Pulumi.front.yaml"
-    job = here.create(workload.manifest(workload.arguments(choice, stack_file), JOB_SECONDS))
+    arguments = workload_command("front", Choice("pair", "research", 1))
+    job = here.create(workload.manifest(arguments, project.folder, JOB_SECONDS))
     eventually(lambda: len(pods(there)) == 2, "a pod on each host of the worker's slice")
     assert not pods(here), "a manager runs nothing itself"
     assert workload.workload_of(here, job)["status"]["clusterName"] == "us"
