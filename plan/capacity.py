@@ -72,7 +72,6 @@ class CapacityModel:
     - `affinities`: one for all hosts, or one for each sub-block of a reservation
     - `begun`: whether the capacity is available already; false for a reservation that has not begun
     - `run_limit`: after how long hosts are deleted, in seconds such as `3600s`
-    - `longest_run`: the most that may be written there, in seconds
     - `bulk_disputed`: whether Google's documents disagree on bulk creation of hosts without GKE
     - `dws`: whether the Dynamic Workload Scheduler provides the hosts; it does not serve every generation
     - `quota`: which of a generation's quotas hosts use; None where the reservation has used it already
@@ -83,7 +82,6 @@ class CapacityModel:
     affinities: Callable[[Any], tuple[ReservationAffinity, ...]]
     begun: Callable[[Any], bool]
     run_limit: Callable[[Any], str | None]
-    longest_run: int | None
     bulk_disputed: bool
     dws: bool
     quota: Literal["on_demand", "preemptible"] | None
@@ -116,7 +114,6 @@ ON_DEMAND = CapacityModel(
     affinities=_unreserved,
     begun=_always,
     run_limit=lambda capacity: capacity.max_run_duration,
-    longest_run=None,
     bulk_disputed=True,
     dws=False,
     quota="on_demand",
@@ -137,7 +134,6 @@ SPOT = CapacityModel(
     affinities=_unreserved,
     begun=_always,
     run_limit=lambda capacity: capacity.max_run_duration,
-    longest_run=None,
     bulk_disputed=True,
     dws=False,
     quota="preemptible",
@@ -158,7 +154,6 @@ RESERVATION = CapacityModel(
     affinities=_reserved,
     begun=lambda capacity: capacity.active,
     run_limit=lambda _capacity: None,
-    longest_run=None,
     bulk_disputed=False,
     dws=False,
     quota=None,
@@ -181,7 +176,6 @@ FLEX_START = CapacityModel(
     affinities=_unreserved,
     begun=_always,
     run_limit=lambda capacity: capacity.max_run_duration,
-    longest_run=FLEX_SECONDS,
     bulk_disputed=False,
     dws=True,
     quota="preemptible",
@@ -208,7 +202,6 @@ QUEUED = CapacityModel(
     affinities=_unreserved,
     begun=_always,
     run_limit=lambda capacity: capacity.max_run_duration,
-    longest_run=FLEX_SECONDS,
     bulk_disputed=False,
     dws=True,
     quota="preemptible",

@@ -7,11 +7,12 @@ them.
 
 from catalogue.labels import QUEUE_LABEL
 from plan.admission_policy import Check, Match, Policy, one_of
+from plan.charts import JOBSET
 from plan.flavors import DEVICE_PLUGIN_RESOURCE
 from plan.platform import Platform
 
 # The service accounts of JobSet's namespace: its controller creates the Jobs of a JobSet, which carry no queue label.
-JOBSET_GROUP = "system:serviceaccounts:jobset-system"
+JOBSET_GROUP = f"system:serviceaccounts:{JOBSET.namespace}"
 # The Job controller: its own account, or the one that all controllers share.
 JOB_CONTROLLERS = ("system:serviceaccount:kube-system:job-controller", "system:kube-controller-manager")
 WRITE_INSTEAD = (

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from plan.capacity import CAPACITY_MODELS, model_of
+from plan.capacity import CAPACITY_MODELS, FLEX_SECONDS, model_of
 from platform_config.capacity import Reservation
 from rules.registry import SLICE, Finding, SliceView
 
@@ -34,7 +34,7 @@ def dws_duration(view: SliceView) -> Iterator[Finding]:
     for path, capacity in view.alternatives():
         model = model_of(capacity)
         given = model.run_limit(capacity)
-        if given and model.longest_run and int(given[:-1]) > model.longest_run:
+        if given and model.dws and int(given[:-1]) > FLEX_SECONDS:
             yield Finding(
                 f"{path}.max_run_duration",
                 f"{given} is longer than seven days, the longest time for {capacity.model} hosts",

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from catalogue import versions
 from catalogue.generations import GENERATIONS, IMAGE_PROJECT, HostImage
 from catalogue.generations import OnlyOnGke as GenerationOnGke
-from plan.capacity import OnlyOnGke, model_of
+from plan.capacity import OnCompute, OnlyOnGke, model_of
 from plan.hosts import DRAIN_MINUTES, JOIN_TOKEN, drain_seconds, group_name
 from plan.slices import plan_group
-from platform_config.capacity import Reservation
+from platform_config.capacity import AnyCapacity, Reservation
 from platform_config.self_managed import OLDEST_WITH_DRA
 from rules.clusters import fits_group
 from rules.registry import SLICE, Finding, SliceView
@@ -125,6 +125,12 @@ def bulk_capacity(view: SliceView) -> Iterator[Finding]:
             )
 
 
+def _is_flex_start(capacity: AnyCapacity) -> bool:
+    """Whether Compute Engine makes the hosts by flex-start."""
+    compute = model_of(capacity).compute
+    return isinstance(compute, OnCompute) and compute.provisioning_model == "FLEX_START"
+
+
 @SLICE.rule(
     "shortest-flex-start",
     backend="compute",
@@ -133,9 +139,8 @@ def bulk_capacity(view: SliceView) -> Iterator[Finding]:
 )
 def shortest_flex_start(view: SliceView) -> Iterator[Finding]:
     for path, capacity in view.alternatives():
-        model = model_of(capacity)
-        given = model.run_limit(capacity)
-        if given and model.longest_run and int(given[:-1]) < SHORTEST_FLEX_SECONDS:
+        given = model_of(capacity).run_limit(capacity)
+        if given and _is_flex_start(capacity) and int(given[:-1]) < SHORTEST_FLEX_SECONDS:
             yield Finding(
                 f"{path}.max_run_duration",
                 f"{given} is shorter than ten minutes, the shortest time for flex-start hosts",
@@ -152,7 +157,7 @@ def shortest_flex_start(view: SliceView) -> Iterator[Finding]:
 )
 def flex_start_edits(view: SliceView) -> Iterator[Finding]:
     for path, capacity in view.alternatives():
-        if model_of(capacity).gke.flex_start and not view.shape.multi_host:
+        if _is_flex_start(capacity) and not view.shape.multi_host:
             yield Finding(
                 f"{path}.model",
                 "an edit of the hosts' settings recreates them, and new flex-start hosts must queue again",

@@ -14,7 +14,7 @@ from rules.invariants import GROUP_INVARIANTS, INVARIANTS, Invariant
 from rules.registry import Rule
 from tools.permission_page import permissions_page
 from tools.policies_page import policies_page
-from tools.schema import NULL, models, platform_schema
+from tools.schema import NULL, models, platform_schema, title
 
 NOTE = "<!-- Made by `python -m tools docs --write`; edit the models or rules instead. -->"
 
@@ -37,7 +37,7 @@ def configuration_page() -> str:
     for model in models():
         if model.__name__ in definitions:
             definition = definitions[model.__name__]
-            lines += _section("Platform" if model is PlatformConfig else model.__name__, definition)
+            lines += _section(title(model), definition)
     return "\n".join(lines) + "\n"
 
 
@@ -191,10 +191,10 @@ def rules_page() -> str:
         "A rule is about any cluster, about GKE, or about clusters without GKE: `kind: self-managed` and `existing`.",
     ]
     sections: tuple[tuple[str, list[Rule[Any]]], ...] = (
-        *((title, list(scope.rules)) for title, scope in SCOPES.items()),
+        *((heading, list(scope.rules)) for heading, scope in SCOPES.items()),
     )
-    for title, rules in sections:
-        lines += ["", f"## {title}", "", "| rule | level | about | reason | source |", "|---|---|---|---|---|"]
+    for heading, rules in sections:
+        lines += ["", f"## {heading}", "", "| rule | level | about | reason | source |", "|---|---|---|---|---|"]
         lines += [
             f"| {rule.id} | {rule.level} | {ABOUT[rule.backend]} | {_cell(rule.reason)} | {_cell(rule.source)} |"
             for rule in rules

@@ -20,7 +20,7 @@ def stack_file_schema() -> dict[str, Any]:
     """The schema (draft 2020-12) of a stack file; keys of other Pulumi packages are let pass."""
     platform = platform_schema()
     definitions = platform.pop("$defs")
-    definitions["Platform"] = platform
+    definitions[title(PlatformConfig)] = platform
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Stack file of a TPU platform",
@@ -36,7 +36,7 @@ def stack_file_schema() -> dict[str, Any]:
                         "pattern": f"^(?:{PROJECT_ID})$",
                         "description": "Google Cloud project id.",
                     },
-                    PLATFORM_KEY: {"$ref": "#/$defs/Platform"},
+                    PLATFORM_KEY: {"$ref": f"#/$defs/{title(PlatformConfig)}"},
                 },
             }
         },
@@ -56,6 +56,11 @@ def platform_schema() -> dict[str, Any]:
             if key in properties:
                 properties[key]["description"] = description
     return _tidy(schema)  # type: ignore[no-any-return]
+
+
+def title(model: type[BaseModel]) -> str:
+    """What the schema and the page call a model."""
+    return model.model_config.get("title") or model.__name__
 
 
 def render() -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from catalogue.labels import DRA_LABEL
+from plan.charts import DRA_DRIVER
 from policies import tokens
 from policies.pods import images
 from policies.registry import RESOURCE, STACK, Resource, Setting, Settings, Stack, StackFinding
@@ -12,7 +13,7 @@ from policies.tpu import may_have_tpus
 from policies.values import UNKNOWN, Finding, at, is_set, mapping, require, settled, text
 
 DEVICE_PLUGIN = re.compile(r"(^|/)tpu-device-plugin(:|@|$)")
-DRA_CHART = "dra-driver-google-tpu"
+DRA_CHART = DRA_DRIVER.release
 POD_SECURITY = "pod-security.kubernetes.io"
 EXACT_VERSION = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?")
 # An archive, a tag or a digest of a chart also gives its version.

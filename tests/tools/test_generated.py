@@ -10,11 +10,10 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
-from platform_config.platform import PlatformConfig
 from tests.platforms import EXISTING, EXISTING_NETWORK, SELF_MANAGED, raw
 from tools.__main__ import app
 from tools.generated import ROOT, Generated
-from tools.schema import field_descriptions, models, render
+from tools.schema import field_descriptions, models, render, title
 
 STACK_FILES = sorted(ROOT.glob("Pulumi.*.yaml"))
 SCHEMA = Draft202012Validator(json.loads(render()))
@@ -116,7 +115,7 @@ def test_every_key_says_what_it_is_for(model: type[BaseModel]) -> None:
 @pytest.mark.parametrize("model", list(models()), ids=lambda model: model.__name__)
 def test_the_schema_takes_nothing_where_the_program_does(model: type[BaseModel]) -> None:
     """C10 of the fuzzer's findings: `network.project: null` was refused by editors and taken by the program."""
-    properties = SCHEMA.schema["$defs"]["Platform" if model is PlatformConfig else model.__name__]["properties"]
+    properties = SCHEMA.schema["$defs"][title(model)]["properties"]
     for key in properties:
         property_ = Draft202012Validator({"$defs": SCHEMA.schema["$defs"], "allOf": [properties[key]]})
         assert property_.is_valid(None) == (type(None) in get_args(model.model_fields[key].annotation)), key
