@@ -28,7 +28,7 @@ down: $(VENV) ## stop a sandbox that was left running
 
 test: $(VENV) $(POLICIES) ## all tiers of tests; PYTEST='-k name' narrows them down
 	@$(PY) -m sandbox build
-	@$(PY) -m pytest -n $(WORKERS) --dist loadfile $(or $(PYTEST),--all-tiers)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(or $(PYTEST),--all-tiers)
 
 lint: $(VENV) ## formatting, lint and types
 	@$(PY) -m ruff format --check .
@@ -45,6 +45,7 @@ lock: ## compile requirements*.in into hash-pinned requirements*.txt (needs uv)
 	$(COMPILE) -c requirements-dev.txt sandbox/requirements.in -o sandbox/requirements.txt
 	$(COMPILE) policies/requirements.in -o policies/requirements.txt
 	$(COMPILE) sandbox/toolchain/go-requirements.in -o sandbox/toolchain/go-requirements.txt
+	$(COMPILE) sandbox/hosts/jax-requirements.in -o sandbox/hosts/jax-requirements.txt
 
 policies: $(POLICIES) ## the policy pack's own Python environment, for `pulumi preview --policy-pack policies`
 

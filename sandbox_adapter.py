@@ -8,8 +8,11 @@ from rich.table import Table
 
 from plan.charts import CHARTS
 from plan.charts import Chart as Row
+from plan.provisioning import PROVISIONING, TPU_PROVISIONER
+from plan.workloads.job import JAX_IMAGE
+from plan.workloads.server import VLLM_IMAGE
 from platform_config.software import Software
-from sandbox.adapter import Chart, MachineNames, Outputs, Program, SampleJob
+from sandbox.adapter import Chart, MachineNames, Others, Outputs, Program, SampleJob
 
 # A sample job spans this many slices where its queue has them.
 SLICES = 2
@@ -55,12 +58,25 @@ def choose(outputs: Outputs) -> Choice | None:
 def workload_command(stack: str, choice: Choice, *more: str) -> tuple[str, ...]:
     """The arguments of Python that print the job's manifest."""
     wanted = ("--queue", choice.queue, "--slices", str(choice.count), "-f", _stack_file(stack))
-    return ("-m", "tools", "workload", choice.slices, *wanted, *more)
+    return ("-m", "tools", "workload", "train", choice.slices, *wanted, *more)
 
 
 def _sample_job(stack: str, outputs: Outputs) -> SampleJob | None:
     choice = choose(outputs)
-    return SampleJob(workload_command(stack, choice), outputs["cluster"]["endpoint"]) if choice else None
+    if choice is None:
+        return None
+    plan = next(plan for plan in outputs["slices"].values() if plan["group"] == choice.slices)
+    return SampleJob(
+        workload_command(stack, choice),
+        outputs["cluster"]["endpoint"],
+        leaves_no_hosts=not PROVISIONING[plan["provisioning"]].declared,
+    )
+
+
+def _destroy(outputs: Outputs) -> tuple[str, ...]:
+    """Delete hooks run only with the program (components/kubernetes/left_pools.py)."""
+    ways = {plan["provisioning"] for plan in (outputs.get("slices") or {}).values()}
+    return ("--run-program",) if TPU_PROVISIONER.name in ways else ()
 
 
 def _explanation(stack: str) -> tuple[str, ...]:
@@ -103,4 +119,19 @@ PROGRAM = Program(
     explain=_explanation,
     tables=tables,
     job=_sample_job,
+    images={
+        JAX_IMAGE: "sandbox/jax:1",
+        VLLM_IMAGE: "sandbox/vllm:1",
+        # The device plugin runs beside the kubelet of a real host: its own pod only has to be there.
+        "gcr.io/gke-release/tpu-device-plugin:1.35.7-gke.0": "sandbox/pause:1",
+        "gcr.io/gke-release/vbar_control_agent@sha256:"
+        "450e948cfa0b0db0c0136138f96da19589635409e6eb790b80fcaee3ffc6cd75": "sandbox/pause:1",
+    },
+    destroy=_destroy,
+    # As in Pulumi.team.yaml.
+    others=Others(
+        project="my-project",
+        buckets={"acme-c4": "us-east5"},
+        secrets={"hf-token": "hf_sandbox"},
+    ),
 )

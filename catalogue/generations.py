@@ -3,7 +3,8 @@
 Sources: vCPU, memory, boot disks, network interfaces, price ranking and Dynamic Workload Scheduler (DWS) support from
 GKE's own autoscaler (GoogleCloudPlatform/cluster-autoscaler @7d25050); FLOP/s, HBM and pod size from the Cloud TPU
 documentation; cube limits from AI-Hypercomputer/xpk @367c838 and GoogleCloudPlatform/cluster-toolkit @1047080;
-DRA support from kubernetes-sigs/dra-driver-google-tpu @f5a9d8c.
+DRA support from kubernetes-sigs/dra-driver-google-tpu @f5a9d8c; Hyperdisk ML from
+kubernetes-sigs/gcp-compute-persistent-disk-csi-driver @b560165 (deploy/disk_type_labels.sh).
 """
 
 from dataclasses import dataclass
@@ -60,6 +61,7 @@ class Generation:
     - `dws`: flex-start and queued provisioning; `dra`: the TPU DRA driver; `dynamic_slicing`: cubes joined at run time
     - `min_version`: first GKE version that offers it
     - `boot_disks`: allowed types, the default first
+    - `hyperdisk_ml`: whether hosts can have a Hyperdisk ML disk attached
     - `zones`: known from documentation and sources; not exhaustive
     - `spot_factor`: spot price divided by list price
     - `sub_block_hosts`: hosts of a reservation's sub-block; None where reservations have none
@@ -77,6 +79,7 @@ class Generation:
     pod_chips: int
     placement: Literal["compact", "workload-policy"]
     boot_disks: tuple[str, ...]
+    hyperdisk_ml: bool
     zones: tuple[str, ...]
     fp8_tflops: int | None
     cubes: int | None
@@ -136,6 +139,7 @@ V4 = Generation(
     pod_chips=4096,
     placement="compact",
     boot_disks=("pd-standard", "pd-balanced", "pd-ssd", "hyperdisk-balanced"),
+    hyperdisk_ml=False,
     zones=("us-central2-b",),
     fp8_tflops=None,
     cubes=64,
@@ -163,6 +167,7 @@ V5E = Generation(
     pod_chips=256,
     placement="compact",
     boot_disks=("pd-balanced", "pd-ssd"),
+    hyperdisk_ml=True,
     zones=("us-central1-a", "us-south1-a", "us-west1-c", "us-west4-a", "europe-west4-b"),
     fp8_tflops=None,
     cubes=None,
@@ -192,6 +197,7 @@ V5P = Generation(
     pod_chips=8960,
     placement="compact",
     boot_disks=("pd-balanced", "pd-ssd"),
+    hyperdisk_ml=True,
     zones=("us-central1-a", "us-east5-a", "europe-west4-b"),
     fp8_tflops=None,
     cubes=140,
@@ -219,6 +225,7 @@ V6E = Generation(
     pod_chips=256,
     placement="compact",
     boot_disks=("hyperdisk-balanced",),
+    hyperdisk_ml=True,
     zones=(
         "us-central1-b",
         "us-east1-d",
@@ -255,6 +262,7 @@ TPU7X = Generation(
     pod_chips=9216,
     placement="workload-policy",
     boot_disks=("hyperdisk-balanced",),
+    hyperdisk_ml=True,
     zones=("us-central1-c", "us-central1-ai1a"),
     fp8_tflops=4614,
     cubes=144,

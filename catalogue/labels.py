@@ -10,6 +10,10 @@ DRA_LABEL = "cloud.google.com/gke-tpu-dra-driver"
 DRANET_LABEL = "cloud.google.com/gke-networking-dra-driver"
 QUEUED_LABEL = "cloud.google.com/gke-queued"
 """Label and taint of pools with queued provisioning; GKE sets the taint, the program the label."""
+SPOT_LABEL = "cloud.google.com/gke-spot"
+RESERVATION_LABEL = "cloud.google.com/reservation-name"
+RESERVATION_PROJECT_LABEL = "cloud.google.com/reservation-project"
+"""These three are selectors of pods, from which TPU Provisioner reads the capacity of the pool it creates."""
 GROUP_LABEL = "cloud.google.com/tpu-node-group"
 """Node label that names platform and slice, as gke-labs/tpu-operator names its groups."""
 TPU_TAINT = "google.com/tpu"
@@ -28,9 +32,14 @@ SLICE_LABEL = "tpu-platform/slice"
 """Node label that names the slice group of a host; the same for all pools of the group, so queues can select it."""
 FLAVOR_LABEL = "tpu-platform/flavor"
 """Node label that names the flavor of a host. The platform sets it, so that a flavor selects exactly its pools."""
+JOBSET_LABEL = "tpu-platform/jobset"
+"""Selector of pods, and so label of the hosts that TPU Provisioner creates for them: the pools of one JobSet only."""
 OPT_IN_LABEL = "tpu-platform/queues"
 """Label of namespaces whose workloads Kueue manages. The chart copies the selector into the webhooks, so a broken Kueue
 blocks nothing outside these namespaces."""
+
+LABEL_VALUE_LIMIT = 63
+"""Most characters of a label's value."""
 
 TAINT_EFFECTS = {
     "NoSchedule": "NO_SCHEDULE",

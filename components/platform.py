@@ -9,19 +9,22 @@ from components.built_cluster import Built
 from components.compute.drain_hook import drain_hook
 from components.gcp.enabled_apis import Services
 from components.gcp.node_identity import NODES, NodeIdentity
-from components.kubernetes.admission_policy import POD_SECURITY, UNQUEUED_TPUS, AdmissionPolicy
+from components.gcp.tpu_provisioner_identity import TpuProvisionerIdentity
+from components.kubernetes.admission_policy import CREATED_POOLS, POD_SECURITY, UNQUEUED_TPUS, AdmissionPolicy
 from components.kubernetes.chart import InstalledChart
 from components.kubernetes.claims import Claims
 from components.kubernetes.cluster_access import ClusterAccess
 from components.kubernetes.compute_classes import ComputeClasses
 from components.kubernetes.device_plugin import DevicePlugin
+from components.kubernetes.left_pools import left_pools_hook
 from components.kubernetes.multikueue_manager import MultiKueueManager
 from components.kubernetes.multikueue_worker import MultiKueueWorker
 from components.kubernetes.namespaces import Namespaces
 from components.kubernetes.queues import Queues
+from components.kubernetes.tpu_provisioner import TpuProvisioner
 from components.kubernetes.webhook_retry import webhook_gate
 from components.protection import Protection, protected, registered_resources
-from plan import multikueue, pod_security, queues, unqueued_tpus
+from plan import created_pools, multikueue, pod_security, queues, unqueued_tpus
 from plan.charts import DRA_DRIVER, JOBSET, KUEUE
 from plan.platform import Platform
 
@@ -50,9 +53,18 @@ def build(platform: Platform) -> dict[str, Any]:
     access = built.access
     namespaces = install_namespaces(platform, access)
     if platform.compute_classes:
-        ComputeClasses("compute-classes", platform=platform, access=access)
-    kueue = install_controllers(platform, access, namespaces)
+        ComputeClasses(
+            "compute-classes", platform=platform, access=access, node_email=identity.email, policies=built.policies
+        )
+    left_pools = left_pools_hook(platform, access.kubeconfig)
+    jobs = provisioner_identity(platform, identity, built, left_pools)
+    kueue = install_controllers(platform, access, namespaces, jobs)
     exported = exports(platform, built)
+    if platform.teams or platform.images:
+        # Imported where it is used, as the back ends: it loads further parts of the provider SDK.
+        from components.teams import install_teams
+
+        exported |= install_teams(platform, services, built, namespaces)
     if platform.is_worker:
         worker = MultiKueueWorker("multikueue", platform=platform, access=access, namespaces=namespaces, after=kueue)
         exported[multikueue.STACK_OUTPUT] = worker.kubeconfig
@@ -70,8 +82,28 @@ def install_namespaces(platform: Platform, access: ClusterAccess) -> Mapping[str
     return {name: [namespace] for name, namespace in made.items()}
 
 
+def provisioner_identity(
+    platform: Platform, nodes: NodeIdentity, built: Built, before_delete: pulumi.ResourceHook
+) -> TpuProvisionerIdentity | None:
+    """What TPU Provisioner is in Google Cloud, where the platform has slices whose node pools it creates."""
+    if not platform.job_plans:
+        return None
+    return TpuProvisionerIdentity(
+        "tpu-provisioner-identity",
+        platform=platform,
+        node_email=nodes.email,
+        after=[*nodes.ready, *built.policies.values()],
+        cluster=built.access.identity,
+        before_delete=before_delete,
+        opts=protected(platform),
+    )
+
+
 def install_controllers(
-    platform: Platform, access: ClusterAccess, namespaces: Mapping[str, Sequence[pulumi.Resource]]
+    platform: Platform,
+    access: ClusterAccess,
+    namespaces: Mapping[str, Sequence[pulumi.Resource]],
+    jobs: TpuProvisionerIdentity | None,
 ) -> Sequence[pulumi.Resource]:
     """Device drivers and JobSet in parallel; then Kueue, which queues what they serve; then queues.
 
@@ -88,6 +120,12 @@ def install_controllers(
         after += Claims("claims", platform=platform, access=access, namespaces=namespaces, after=driver).device_classes
     if platform.installs("jobset"):
         after.append(InstalledChart(JOBSET, platform=platform, access=access, opts=protected(platform)).release)
+    if limits := created_pools.policy(platform):
+        AdmissionPolicy(CREATED_POOLS, "created-pools", policy=limits, access=access)
+    if jobs:
+        TpuProvisioner(
+            "tpu-provisioner", platform=platform, identity=jobs, access=access, after=after, opts=protected(platform)
+        )
     if not platform.queues:
         return []
     if platform.installs("kueue"):

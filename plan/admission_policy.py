@@ -27,13 +27,15 @@ class Check:
 
 @dataclass(frozen=True)
 class Policy:
-    """Checks of requests in some namespaces; `variables` are expressions that the checks share, by name."""
+    """Checks of requests in some namespaces, or with `elsewhere` in all others; `variables` are expressions that the
+    checks share, by name."""
 
     name: str
     namespaces: tuple[str, ...]
     matches: tuple[Match, ...]
     checks: tuple[Check, ...]
     variables: Mapping[str, str] = field(default_factory=dict)
+    elsewhere: bool = False
 
 
 def one_of(values: tuple[str, ...]) -> str:

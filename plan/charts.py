@@ -1,13 +1,13 @@
 """The Helm charts that the program installs, one row each."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from catalogue.labels import ACCELERATOR_LABEL, DRA_LABEL, NODE_POOL_LABEL, TPU_TAINT
+from catalogue.labels import ACCELERATOR_LABEL, DRA_LABEL, TPU_TAINT
 from plan import kueue_configuration
 from plan.controller_sizes import jobset_size, kueue_size
-from plan.hosts import node_pool
+from plan.hosts import on_system_pool
 from plan.platform import Platform
 from platform_config.self_managed import InCluster
 from platform_config.software import Software
@@ -39,16 +39,6 @@ class Chart:
     postrender: str | None
 
 
-def _on_system_pool(platform: Platform) -> Mapping[str, str]:
-    """Node selector of the system pool: controllers do not run on TPU hosts, and an uninstall still has nodes to run
-    on.
-
-    An existing cluster has no such pool; there the taint of TPU hosts keeps controllers off them.
-    """
-    pool = platform.system_pool
-    return {NODE_POOL_LABEL: node_pool(platform, pool.name)} if pool else {}
-
-
 def _dra_driver_values(platform: Platform) -> Values:
     """All values are stated: releases 0.1.0 and 0.2.0 have opposite defaults for where the driver runs.
 
@@ -78,7 +68,7 @@ def _dra_driver_values(platform: Platform) -> Values:
 def _jobset_values(platform: Platform) -> Values:
     return {
         "controller": {
-            "nodeSelector": _on_system_pool(platform),
+            "nodeSelector": on_system_pool(platform),
             "resources": jobset_size(platform.most_nodes).resources(),
         }
     }
@@ -91,7 +81,7 @@ def _kueue_values(platform: Platform) -> Values:
         "managerConfig": {"controllerManagerConfigYaml": configuration},
         "controllerManager": {
             "replicas": 2,
-            "nodeSelector": _on_system_pool(platform),
+            "nodeSelector": on_system_pool(platform),
             "podDisruptionBudget": {"enabled": True, "minAvailable": 1},
             "manager": {"resources": kueue_size(platform.most_nodes).resources()},
         },

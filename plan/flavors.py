@@ -9,9 +9,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from catalogue.generations import GENERATIONS
-from catalogue.labels import COMPUTE_CLASS_LABEL, FLAVOR_LABEL, KUBERNETES_EFFECTS, QUEUED_LABEL, TPU_TAINT
+from catalogue.labels import (
+    ACCELERATOR_LABEL,
+    COMPUTE_CLASS_LABEL,
+    FLAVOR_LABEL,
+    KUBERNETES_EFFECTS,
+    QUEUED_LABEL,
+    RESERVATION_LABEL,
+    RESERVATION_PROJECT_LABEL,
+    SLICE_LABEL,
+    SPOT_LABEL,
+    TOPOLOGY_LABEL,
+    TPU_TAINT,
+)
 from plan.platform import Platform
+from plan.provisioning import COMPUTE_CLASS, FIXED, TPU_PROVISIONER
 from plan.slices import SlicePlan
+from platform_config.capacity import Reservation
 
 DEVICE_PLUGIN_RESOURCE = "google.com/tpu"
 DRA_RESOURCE = "google.com/tpu-dra"
@@ -100,12 +114,20 @@ def _flavor(platform: Platform, plan: SlicePlan) -> Flavor:
         topology_aware=platform.software.kueue.topology_aware
         and plan.devices == "device-plugin"
         and plan.multi_host
+        and plan.provisioning is FIXED
         and all(pool.node_count for pool in plan.pools),
     )
 
 
 def _node_labels(plan: SlicePlan) -> dict[str, str]:
+    """What pods select. It also tells GKE, or TPU Provisioner, which hosts to create for them."""
+    if plan.provisioning is COMPUTE_CLASS and plan.compute_class:
+        # Of a class's own settings GKE accepts only these two as selectors beside it.
+        shape = {key: plan.tpu_labels[key] for key in (ACCELERATOR_LABEL, TOPOLOGY_LABEL)}
+        return {**shape, COMPUTE_CLASS_LABEL: plan.compute_class}
     labels = {**plan.tpu_labels, FLAVOR_LABEL: plan.flavor}
+    if plan.provisioning is TPU_PROVISIONER:
+        labels |= {SLICE_LABEL: plan.group, **capacity_selectors(plan)}
     if plan.queued:
         labels[QUEUED_LABEL] = "true"
     if plan.compute_class:
@@ -118,8 +140,19 @@ def _tolerations(plan: SlicePlan) -> Iterator[Toleration]:
     yield Toleration(TPU_TAINT)
     if plan.queued:
         yield Toleration(QUEUED_LABEL, "true")
+    if plan.provisioning is TPU_PROVISIONER and plan.model.gke.spot:
+        yield Toleration(SPOT_LABEL, "true")
     for taint in plan.taints:
         yield Toleration(taint.key, taint.value, KUBERNETES_EFFECTS[taint.effect])
+
+
+def capacity_selectors(plan: SlicePlan) -> dict[str, str]:
+    """Selectors from which TPU Provisioner reads the capacity of the pool it creates
+    (ai-on-gke/tpu-provisioner internal/cloud/gke.go)."""
+    if isinstance(plan.alternative, Reservation):
+        owner = {RESERVATION_PROJECT_LABEL: plan.alternative.project} if plan.alternative.project else {}
+        return {RESERVATION_LABEL: plan.alternative.name, **owner}
+    return {SPOT_LABEL: "true"} if plan.model.gke.spot else {}
 
 
 def claim_templates(platform: Platform) -> tuple[ClaimTemplate, ...]:

@@ -5,6 +5,7 @@ Sources: "Before you begin" of Google's how-to guides for each feature.
 
 from collections.abc import Iterator
 
+from plan.federation import federated_namespaces
 from plan.platform import Platform
 from platform_config.cluster import GkeCluster
 from platform_config.self_managed import ExistingCluster, SelfManagedCluster
@@ -15,7 +16,7 @@ EVERYWHERE = ("cloudresourcemanager", "compute", "iam", "logging", "monitoring")
 
 def google_apis(platform: Platform) -> tuple[str, ...]:
     """Full names of the APIs that must be enabled in the project, sorted."""
-    names = {*EVERYWHERE, *_of_cluster(platform), *_of_keys(platform)}
+    names = {*EVERYWHERE, *_of_cluster(platform), *_of_keys(platform), *_of_teams(platform)}
     return tuple(sorted(f"{name}.googleapis.com" for name in names))
 
 
@@ -44,3 +45,13 @@ def _of_keys(platform: Platform) -> Iterator[str]:
     keys = [] if isinstance(cluster, ExistingCluster) else [cluster.kms_key]
     if any([*keys, *(spec.kms_key for spec in platform.slices.values())]):
         yield "cloudkms"
+
+
+def _of_teams(platform: Platform) -> Iterator[str]:
+    if any(team.storage for team in platform.teams.values()):
+        yield "storage"
+    if federated_namespaces(platform):
+        yield "iamcredentials"
+        yield "sts"
+    if platform.images:
+        yield "artifactregistry"

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from catalogue.labels import GROUP_LABEL, KUBERNETES_EFFECTS, TAINT_EFFECTS, TPU_TAINT
+from catalogue.labels import GROUP_LABEL, KUBERNETES_EFFECTS, NODE_POOL_LABEL, TAINT_EFFECTS, TPU_TAINT
 from plan.capacity import ON_DEMAND, OnCompute, ReservationAffinity, scheduling
 from plan.cpu_machines import default_machine
 from plan.network import pod_prefix
@@ -141,6 +141,16 @@ def group_name(platform: Platform, pool: str) -> str:
 def node_pool(platform: Platform, pool: str) -> str:
     """Value of the node pool label on the nodes of a pool: the pool's name on GKE, else its group's."""
     return pool if platform.backend == "gke" else group_name(platform, pool)
+
+
+def on_system_pool(platform: Platform) -> Mapping[str, str]:
+    """Node selector of the system pool: controllers do not run on TPU hosts, and an uninstall still has nodes to run
+    on.
+
+    An existing cluster has no such pool; there the taint of TPU hosts keeps controllers off them.
+    """
+    pool = platform.system_pool
+    return {NODE_POOL_LABEL: node_pool(platform, pool.name)} if pool else {}
 
 
 def join_secret(platform: Platform) -> str:

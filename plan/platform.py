@@ -7,6 +7,7 @@ from pydantic import ConfigDict
 
 from plan.backend import Backend, backend, region
 from plan.cpu_machines import default_disk, default_machine
+from plan.provisioning import TPU_PROVISIONER
 from plan.slices import (
     HOURS_PER_MONTH,
     ComputeClass,
@@ -17,7 +18,7 @@ from plan.slices import (
     machine_labels,
     plan_group,
 )
-from platform_config.cluster import CpuPool, GkeCluster, PoolOptions
+from platform_config.cluster import CpuPool, Exclusion, GkeCluster, PoolOptions
 from platform_config.fields import Name
 from platform_config.platform import PlatformConfig
 from platform_config.queues import DEFAULT_QUEUE
@@ -68,16 +69,57 @@ class Platform(PlatformConfig):
         return self.name
 
     @property
+    def identity_pool(self) -> str:
+        """The pool of identities that GKE gives to Kubernetes service accounts of the project (Workload Identity)."""
+        return f"{self.project}.svc.id.goog"
+
+    @property
     def most_nodes(self) -> int:
         """Nodes of the cluster when everything runs."""
-        hosts = sum(pool.most_nodes for plan in self.slice_plans for pool in plan.pools)
+        hosts = sum(hosts for _, hosts in self.most_hosts)
         own = self.cluster.control_plane.replicas if isinstance(self.cluster, SelfManagedCluster) else 0
         return own + hosts + sum(pool.max_nodes for pool in self.all_cpu_pools)
 
     @property
+    def most_hosts(self) -> tuple[tuple[SlicePlan, int], ...]:
+        """For each plan, the hosts that may exist together with those of all other plans.
+
+        Declared pools of all alternatives of a fallback may have hosts at once. Where pools are created for a slice,
+        the slice has one pool, whichever alternative it is of: only the first counts.
+        """
+        return tuple(
+            (plan, plan.most_hosts if plan.provisioning.declared or plan.alternative is plan.spec.capacity[0] else 0)
+            for plan in self.slice_plans
+        )
+
+    @property
+    def job_plans(self) -> tuple[SlicePlan, ...]:
+        """Plans whose node pools TPU Provisioner creates."""
+        return tuple(plan for plan in self.slice_plans if plan.provisioning is TPU_PROVISIONER)
+
+    @property
+    def exclusions(self) -> tuple[Exclusion, ...]:
+        """Maintenance exclusions of the GKE cluster. The default one needs a release channel."""
+        written = self.gke.maintenance
+        default = "exclusions" not in written.model_fields_set
+        return () if default and not self.in_channel else written.exclusions
+
+    @property
+    def in_channel(self) -> bool:
+        """Whether the GKE cluster is in a release channel."""
+        return self.gke.release_channel != "UNSPECIFIED"
+
+    @property
+    def creates_pools(self) -> bool:
+        """Whether GKE creates node pools by itself, for a ComputeClass."""
+        return any(compute_class.creates_pools for compute_class in self.compute_classes)
+
+    @property
     def workload_namespaces(self) -> tuple[str, ...]:
-        """Namespaces of workloads: the platform's own and those of its queues."""
-        return tuple(dict.fromkeys([*self.namespaces, *self.queue_namespaces]))
+        """Namespaces of workloads: the platform's own, those of teams and those of queues."""
+        by_default = "namespaces" not in self.model_fields_set
+        own = () if self.teams and by_default else self.namespaces
+        return tuple(dict.fromkeys([*own, *self.teams, *self.queue_namespaces]))
 
     @property
     def queue_namespaces(self) -> tuple[str, ...]:
@@ -177,15 +219,12 @@ class Platform(PlatformConfig):
 
     @property
     def compute_classes(self) -> tuple[ComputeClass, ...]:
-        """One ComputeClass for each slice with fallbacks."""
+        """One ComputeClass for each slice group with fallbacks, or whose pools GKE creates."""
         groups: dict[str, list[SlicePlan]] = {}
         for plan in self.slice_plans:
             if plan.compute_class:
                 groups.setdefault(plan.compute_class, []).append(plan)
-        return tuple(
-            ComputeClass(name, tuple(tuple(pool.name for pool in plan.pools) for plan in plans))
-            for name, plans in groups.items()
-        )
+        return tuple(ComputeClass(name, tuple(plans)) for name, plans in groups.items())
 
     @cached_property
     def system_pool(self) -> CpuPoolPlan | None:
@@ -232,15 +271,33 @@ class Platform(PlatformConfig):
             taints=tuple(api_taint(taint.key, taint.value, taint.effect) for taint in spec.taints),
         )
 
+    @property
+    def _first_choices(self) -> list[SlicePlan]:
+        """One plan for each slice group, with the first of its capacity models."""
+        return list({plan.group: plan for plan in reversed(self.slice_plans)}.values())
+
+    @property
+    def idle_price_per_hour(self) -> float | None:
+        """Estimate in USD while nothing runs: of the hosts that do not come on demand. None if a price is unknown."""
+        return _sum([plan.price_per_hour for plan in self._first_choices if not plan.provisioning.on_demand])
+
+    @property
+    def dearest_price_per_hour(self) -> float | None:
+        """Estimate in USD while all slices run, each group with the dearest of its capacity models."""
+        groups: dict[str, list[float | None]] = {}
+        for plan in self.slice_plans:
+            groups.setdefault(plan.group, []).append(plan.price_per_hour)
+        dearest = [None if None in prices else max(price or 0 for price in prices) for prices in groups.values()]
+        return _sum(dearest)
+
     @cached_property
     def totals(self) -> dict[str, Any]:
         """Sums over all slices when all run. A slice with fallbacks counts once, with its first capacity model.
 
         `price_per_hour_usd` and `price_per_month_usd` (of 730 hours) are None when any slice has no known price.
         """
-        plans = list({plan.group: plan for plan in reversed(self.slice_plans)}.values())
-        prices = [plan.price_per_hour for plan in plans]
-        hourly = None if None in prices else round(sum(price or 0 for price in prices), 2)
+        plans = self._first_choices
+        hourly = _sum([plan.price_per_hour for plan in plans])
         return {
             "slices": sum(plan.count for plan in plans),
             "hosts": sum(plan.count * plan.hosts for plan in plans),
@@ -250,3 +307,8 @@ class Platform(PlatformConfig):
             "price_per_hour_usd": hourly,
             "price_per_month_usd": None if hourly is None else round(hourly * HOURS_PER_MONTH, 2),
         }
+
+
+def _sum(prices: list[float | None]) -> float | None:
+    """The sum, None if a price is unknown."""
+    return None if None in prices else round(sum(price or 0 for price in prices), 2)

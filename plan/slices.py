@@ -18,6 +18,7 @@ from catalogue.labels import (
 )
 from plan.backend import Backend, backend, region
 from plan.capacity import CapacityModel, OnCompute, ReservationAffinity, model_of
+from plan.provisioning import TPU_PROVISIONER, Provisioning, provisioning_of
 from plan.shape import Shape, resolve
 from platform_config.capacity import AnyCapacity
 from platform_config.cluster import GkeCluster
@@ -106,21 +107,14 @@ class CpuPoolPlan:
 
 
 @dataclass(frozen=True)
-class ComputeClass:
-    """A GKE ComputeClass: `priorities` are pool names to try, in this order."""
-
-    name: str
-    priorities: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
 class SlicePlan:
     """A group of identical slices of one capacity model: what was written (`spec`), and everything derived.
 
     - `group`: the entry under `slices`. A slice with fallbacks has one plan for each capacity model, all with the same
       `group` and a `compute_class`; any other plan has the name of its group
     - `backend`: with `compute`, each pool is a managed instance group of that size
-    - `max_run_duration`: after how long hosts are deleted, such as `3600s`
+    - `provisioning`: how hosts come to be; `pools` are those that the program declares
+    - `alternative`: the capacity model as it was written, `model` what it determines
     - `version`: lowest GKE version that the pools need, if any
     - `timeout_hours`: how long it may take to create a pool
     - `price_per_chip_hour`: None if no price is known
@@ -131,10 +125,11 @@ class SlicePlan:
     group: str
     spec: Slice
     shape: Shape
+    provisioning: Provisioning
+    alternative: AnyCapacity
     model: CapacityModel
     placement: Placement | None
     pools: tuple[PoolPlan, ...]
-    max_run_duration: str | None
     boot_disk: Disk
     labels: Mapping[str, str]
     taints: tuple[NodeTaint, ...]
@@ -199,13 +194,15 @@ class SlicePlan:
     @property
     def wait(self) -> str:
         """The longest wait for hosts, in words."""
+        if self.provisioning.wait:
+            return self.provisioning.wait
         compute = self.model.compute
         return compute.wait if self.backend == "compute" and isinstance(compute, OnCompute) else self.model.gke.wait
 
     @property
     def flavor(self) -> str:
-        """Name of its hosts' flavor: shape, capacity model and kind of devices; or its ComputeClass."""
-        return self.compute_class or _flavor(self.shape, self.capacity, self.devices)
+        """Name of its hosts' flavor: shape, capacity model and kind of devices; or the group's own."""
+        return self.labels[FLAVOR_LABEL]
 
     @property
     def tpu_labels(self) -> dict[str, str]:
@@ -214,8 +211,26 @@ class SlicePlan:
 
     @property
     def reservation(self) -> ReservationAffinity:
-        """Affinity of the first pool; pools differ only where every slice has its own sub-block."""
-        return self.pools[0].reservation
+        """Affinity of the first slice; slices differ only where each has its own sub-block."""
+        return self.model.affinities(self.alternative)[0]
+
+    @property
+    def max_run_duration(self) -> str | None:
+        """After how long hosts are deleted, such as `3600s`."""
+        return self.model.run_limit(self.alternative)
+
+    @property
+    def most_hosts(self) -> int:
+        """Hosts that may exist at once. A reservation that has not begun has none."""
+        return sum(hosts for _, hosts in self.asks)
+
+    @property
+    def asks(self) -> tuple[tuple[ReservationAffinity, int], ...]:
+        """Where hosts come from, and how many may: of each declared pool, or of each slice that may exist at once."""
+        if self.provisioning.declared:
+            return tuple((pool.reservation, pool.most_nodes) for pool in self.pools)
+        affinities = self.model.affinities(self.alternative)
+        return tuple((affinities[index % len(affinities)], self.hosts) for index in range(self.count))
 
     @property
     def total_chips(self) -> int:
@@ -234,6 +249,7 @@ class SlicePlan:
         placement, quota = self.placement, self.quota
         return {
             "name": self.name,
+            "group": self.group,
             "generation": self.generation.name,
             "machine_type": self.machine.name,
             "topology": self.topology,
@@ -245,11 +261,25 @@ class SlicePlan:
             "placement": placement
             and {"type": placement.type, "topology": placement.topology, "policy": placement.policy},
             "backend": self.backend,
+            "provisioning": self.provisioning.name,
             "pools": [{"nodes": pool.node_count, "min": pool.min_nodes, "max": pool.max_nodes} for pool in self.pools],
             "price_per_hour_usd": self.price_per_hour,
             "quota": quota
             and {"metric": quota.metric, "amount": quota.amount, "unit": quota.unit, "region": quota.region},
         }
+
+
+@dataclass(frozen=True)
+class ComputeClass:
+    """A GKE ComputeClass: the alternatives of a slice group, in the order in which GKE tries them."""
+
+    name: str
+    alternatives: tuple[SlicePlan, ...]
+
+    @property
+    def creates_pools(self) -> bool:
+        """Whether GKE creates node pools for it; if not, it orders those that the program declares."""
+        return not self.alternatives[0].provisioning.declared
 
 
 def plan_group(platform: PlatformConfig, group: str, spec: Slice) -> Iterator[SlicePlan]:
@@ -261,30 +291,34 @@ def plan_group(platform: PlatformConfig, group: str, spec: Slice) -> Iterator[Sl
 
 def _plan(platform: PlatformConfig, group: str, spec: Slice, shape: Shape, capacity: AnyCapacity) -> SlicePlan:
     model = model_of(capacity)
+    provisioning = provisioning_of(backend(platform), spec)
     fallback = len(spec.capacity) > 1
-    autoscaled = backend(platform) == "gke" and (model.gke.always_autoscaled or fallback or bool(spec.autoscale))
     name = f"{group}-{capacity.model}" if fallback else group
-    compute_class = f"{platform.name}-{group}" if fallback else None
+    own_name = f"{platform.name}-{group}"
+    compute_class = own_name if fallback or provisioning.by_class else None
+    # TPU Provisioner takes the reservation from the flavor's selectors, so groups do not share a flavor.
+    own_flavor = compute_class or provisioning is TPU_PROVISIONER
     return SlicePlan(
         backend=backend(platform),
         name=name,
         group=group,
         spec=spec,
         shape=shape,
+        provisioning=provisioning,
+        alternative=capacity,
         model=model,
-        placement=_placement(platform, spec, shape),
-        pools=tuple(_pools(name, spec.count, shape, capacity, autoscaled)),
-        max_run_duration=model.run_limit(capacity),
+        placement=_placement(platform, spec, shape, provisioning),
+        pools=tuple(_pools(name, spec.count, shape, capacity, provisioning)) if provisioning.declared else (),
         boot_disk=Disk(spec.boot_disk.type or shape.generation.boot_disks[0], spec.boot_disk.size_gb),
         labels={
             **_labels(group, spec, model, compute_class),
-            FLAVOR_LABEL: compute_class or _flavor(shape, model.name, spec.devices),
+            FLAVOR_LABEL: own_name if own_flavor else _flavor(shape, model.name, spec.devices),
         },
         taints=tuple(_taints(spec, compute_class)),
         resource_labels={**machine_labels(platform), "tpu-slice": group, **spec.resource_labels},
         version=_version(platform, shape),
         protect=platform.protect if spec.protect is None else spec.protect,
-        timeout_hours=max(PROVIDER_TIMEOUT_HOURS, 0 if autoscaled else model.gke.wait_hours + 1),
+        timeout_hours=max(PROVIDER_TIMEOUT_HOURS, 0 if provisioning.autoscaled else model.gke.wait_hours + 1),
         price_per_chip_hour=_price(platform, shape.generation, model),
         quota=_quota(platform, spec.count * shape.chips, shape.generation, model),
         compute_class=compute_class,
@@ -301,8 +335,14 @@ def _flavor(shape: Shape, capacity: str, devices: str) -> str:
     return "-".join([name, capacity, *(["dra"] if devices == "dra" else [])])
 
 
-def policy_name(platform: PlatformConfig, topology: str, mode: str | None) -> str:
-    """Name of the workload policy for a topology and mode. It contains both, since policies cannot be edited."""
+def policy_name(platform: PlatformConfig, topology: str, mode: str | None, provisioning: Provisioning) -> str:
+    """Name of the workload policy for a topology and mode. It contains both, since policies cannot be edited.
+
+    TPU Provisioner knows policies by a fixed name, which all clusters of a project and region share
+    (ai-on-gke/tpu-provisioner internal/cloud/gke.go).
+    """
+    if provisioning is TPU_PROVISIONER:
+        return f"{provisioning.name}-{topology}"
     return "-".join([platform.name, topology, *(["provision-only"] if mode else [])])
 
 
@@ -311,22 +351,24 @@ def policy_mode(spec: Slice) -> str | None:
     return "PROVISION_ONLY" if spec.dynamic_slicing else None
 
 
-def _placement(platform: PlatformConfig, spec: Slice, shape: Shape) -> Placement | None:
+def _placement(platform: PlatformConfig, spec: Slice, shape: Shape, provisioning: Provisioning) -> Placement | None:
     if not shape.multi_host:
         return None
     if backend(platform) == "gke" and shape.generation.placement == "compact":
         return Placement("COMPACT", shape.topology, None)
-    return Placement("", shape.topology, policy_name(platform, shape.topology, policy_mode(spec)))
+    return Placement("", shape.topology, policy_name(platform, shape.topology, policy_mode(spec), provisioning))
 
 
-def _pools(name: str, count: int, shape: Shape, capacity: AnyCapacity, autoscaled: bool) -> Iterator[PoolPlan]:
+def _pools(
+    name: str, count: int, shape: Shape, capacity: AnyCapacity, provisioning: Provisioning
+) -> Iterator[PoolPlan]:
     """A pool for each multi-host slice, since on GKE a pool is one slice; single-host slices share one pool."""
     model = model_of(capacity)
     affinities = model.affinities(capacity)
     pools = [(f"{name}-{index}", shape.hosts) for index in range(count)] if shape.multi_host else [(name, count)]
     for index, (pool, nodes) in enumerate(pools):
         affinity = affinities[index % len(affinities)]
-        if autoscaled:
+        if provisioning.autoscaled:
             yield PoolPlan(pool, affinity, min_nodes=0, max_nodes=nodes)
         else:
             yield PoolPlan(pool, affinity, node_count=nodes if model.begun(capacity) else 0)

@@ -17,7 +17,7 @@ JOBSET_GROUP = f"system:serviceaccounts:{JOBSET.namespace}"
 JOB_CONTROLLERS = ("system:serviceaccount:kube-system:job-controller", "system:kube-controller-manager")
 WRITE_INSTEAD = (
     f"chips here are shared out by queues: write a Job or a JobSet with the label {QUEUE_LABEL}: QUEUE "
-    "(python -m tools workload prints one; kubectl get localqueues shows the queues)"
+    "(python -m tools workload train prints one; kubectl get localqueues shows the queues)"
 )
 
 
@@ -40,6 +40,10 @@ def _queued(of: str) -> str:
     return f"{of}.metadata.?labels[?'{QUEUE_LABEL}'].orValue('') != ''"
 
 
+def _rises(key: str, default: int) -> str:
+    return f"object.spec.?{key}.orValue({default}) > oldObject.spec.?{key}.orValue({default})"
+
+
 VARIABLES = {
     "asks": _asks("object"),
     "queued": _queued("object"),
@@ -51,6 +55,12 @@ VARIABLES = {
     ),
     "ofJobSet": f"request.kind.kind == 'Job' && '{JOBSET_GROUP}' in request.userInfo.groups",
     "isJob": "request.kind.kind in ['Job', 'JobSet']",
+    # JobSet's own Jobs carry no label either: whoever may change them could start more pods than Kueue has counted.
+    "grows": (
+        f"request.operation == 'UPDATE' && request.kind.kind == 'Job' && !({_queued('oldObject')}) && "
+        f"!('{JOBSET_GROUP}' in request.userInfo.groups) && ({_rises('parallelism', 1)} || {_rises('completions', 0)} "
+        "|| (oldObject.spec.?suspend.orValue(false) && !object.spec.?suspend.orValue(false)))"
+    ),
 }
 
 
@@ -75,6 +85,7 @@ def policy(platform: Platform) -> Policy | None:
                 "variables.askedUnqueued",
                 WRITE_INSTEAD,
             ),
+            Check("!variables.grows || !variables.asks", f"a job without a queue takes no more pods: {WRITE_INSTEAD}"),
             Check("variables.isJob || !variables.asks || variables.ofJob", WRITE_INSTEAD),
         ),
     )

@@ -20,7 +20,7 @@ from platform_config.fields import (
 )
 from platform_config.network import AuthorizedNetwork
 
-ReleaseChannel = Literal["RAPID", "REGULAR", "STABLE", "EXTENDED"]
+ReleaseChannel = Literal["RAPID", "REGULAR", "STABLE", "EXTENDED", "UNSPECIFIED"]
 MAX_EXCLUSIONS = 20
 """Most maintenance exclusions of a cluster."""
 
@@ -125,7 +125,7 @@ class GkeCluster(Model):
     kind: Literal["gke"] = "gke"
     """Google Kubernetes Engine."""
     release_channel: ReleaseChannel = "REGULAR"
-    """GKE release channel."""
+    """GKE release channel; UNSPECIFIED (none) only for slices with provisioning: tpu-provisioner, which need it."""
     version: Version | None = None
     """GKE version at creation, such as "1.35.2-gke.1842000"; the channel's default if unset."""
     regional: Flag = True

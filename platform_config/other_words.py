@@ -11,7 +11,10 @@ class Word(NamedTuple):
 
 
 _HOSTS = Word("hosts follow from the topology; count is the number of slices", "leave it out, or write count: SLICES")
-_BOUNDS = Word("a slice has all its hosts or none", "write count: SLICES, and autoscale: true to begin with none")
+_BOUNDS = Word(
+    "a slice has all its hosts or none", "write count: SLICES, and provisioning: autoscaled to begin with none"
+)
+_AUTOSCALE = Word("is called provisioning now", "write provisioning: autoscaled for true, or leave it out for false")
 _REPAIR = Word("follows from the capacity model", "leave it out")
 _SPOT = Word("spot is a capacity model", "write capacity: spot")
 _FLEX = Word(
@@ -42,6 +45,11 @@ SLICE: dict[str, Word] = {
         ("min_nodes", "max_nodes", "min_node_count", "max_node_count", "total_min_nodes", "total_max_nodes",
          "autoscaling", "enable_autoscaling"),
         _BOUNDS,
+    ),
+    "autoscale": _AUTOSCALE,
+    **dict.fromkeys(
+        ("compute_class", "computeClass", "node_auto_provisioning", "auto_provisioning"),
+        Word("is a way of provisioning", "write provisioning: compute-class"),
     ),
     **dict.fromkeys(("auto_repair", "auto_upgrade", "management", "enable_autorepair", "enable_autoupgrade"), _REPAIR),
     **dict.fromkeys(("spot", "preemptible", "use_spot", "provisioning_model"), _SPOT),

@@ -6,12 +6,14 @@ from pydantic import BeforeValidator, ConfigDict, Field
 
 from platform_config.cluster import GkeCluster
 from platform_config.fields import INT32, Amount, Day, Flag, Labels, Model, Name, Zone
+from platform_config.images import ImageRepository
 from platform_config.multikueue import MultiKueue
 from platform_config.network import CreatedNetwork, Network
 from platform_config.queues import Cohort, Queue
 from platform_config.self_managed import ExistingCluster, SelfManagedCluster
 from platform_config.slice import Slice
 from platform_config.software import Software
+from platform_config.teams import Team
 
 PLATFORM_KEY = "tpu-platform:platform"
 """Key of the platform in a stack's configuration."""
@@ -63,8 +65,12 @@ class PlatformConfig(Model):
     """The network: a new one, or one that exists."""
     slices: dict[Name, Slice] = {}
     """TPU slices, by a name of your choice."""
+    teams: dict[Name, Team] = {}
+    """Teams, by name: each has the namespace of its name, which queues may name."""
     namespaces: tuple[Name, ...] = ("tpu-workloads",)
-    """Kubernetes namespaces that teams submit workloads to."""
+    """Kubernetes namespaces for workloads beside those of teams; none if there are teams and this is unset."""
+    images: dict[Name, ImageRepository] = {}
+    """Registries of container images, by a name of your choice."""
     queues: dict[Name, Queue] = {}
     """Who may use which slices, by queue; none: no Kueue."""
     overcommit: Flag = False

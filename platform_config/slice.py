@@ -27,6 +27,10 @@ _TEMPLATE_CHECK, _TEMPLATE_SCHEMA = text(
 )
 
 
+Provisioning = Literal["fixed", "autoscaled", "compute-class", "tpu-provisioner"]
+"""Ways in which the hosts of a slice come to be. `plan.provisioning` has their effects."""
+
+
 class BootDisk(Model):
     """The disk a host starts from."""
 
@@ -98,7 +102,7 @@ class Slice(Model):
     chips: Positive | None = None
     """Chips of one slice, if only one shape has that many."""
     count: Positive = 1
-    """Number of slices."""
+    """Number of slices; with on-demand provisioning the most that may exist at once."""
     capacity: Annotated[
         tuple[Capacity, ...],
         Field(min_length=1, max_length=len(MODELS)),
@@ -110,8 +114,10 @@ class Slice(Model):
     """How hosts are obtained; a list is an order of fallback."""
     devices: Literal["device-plugin", "dra"] = "device-plugin"
     """How pods get chips: the TPU device plugin, or claims through the TPU DRA driver."""
-    autoscale: Flag | None = None
-    """Let GKE add and remove whole slices; on GKE flex-start and queued always do. GKE only."""
+    provisioning: Provisioning | None = None
+    """How hosts come to be: a fixed number of hosts; node pools that GKE scales between none and all hosts; node pools
+    that GKE creates for a ComputeClass; node pools that TPU Provisioner creates for a JobSet. If unset: fixed, or
+    autoscaled where the capacity needs it. All but fixed are GKE only."""
     dynamic_slicing: Flag = False
     """tpu7x: provision 4x4x4 cubes that the slice controller joins to slices at run time. GKE only."""
     protect: Flag | None = None

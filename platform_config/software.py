@@ -1,8 +1,8 @@
 """Versions and a few settings of the controllers inside the cluster."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from platform_config.fields import Count, Duration, Flag, Model, Positive
+from platform_config.fields import Count, Duration, Flag, Model, Positive, text
 
 
 class DraDriver(Model):
@@ -45,6 +45,24 @@ class Kueue(Model):
     """Place pods by topology (TAS) on static device-plugin slices, instead of one Job per pool."""
 
 
+_IMAGE_CHECK, _IMAGE_SCHEMA = text(
+    r"[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+(:[A-Za-z0-9_.-]+)?(@sha256:[0-9a-f]{64})?",
+    "a container image",
+    "for example us-docker.pkg.dev/my-project/images/tpu-provisioner@sha256:DIGEST",
+)
+
+
+class TpuProvisioner(Model):
+    """TPU Provisioner, installed where a slice says `provisioning: tpu-provisioner`."""
+
+    image: Annotated[str, _IMAGE_CHECK, _IMAGE_SCHEMA] | None = None
+    """Image that you built from ai-on-gke/tpu-provisioner; there is no public one."""
+    concurrency: Positive = 3
+    """How many node pools it creates at a time."""
+    pod_to_node_labels: tuple[str, ...] = ()
+    """Keys of pod labels that it copies to the hosts."""
+
+
 class Software(Model):
     """Versions and settings of the controllers."""
 
@@ -54,3 +72,5 @@ class Software(Model):
     """The JobSet controller."""
     kueue: Kueue = Kueue()
     """The Kueue controller."""
+    tpu_provisioner: TpuProvisioner = TpuProvisioner()
+    """TPU Provisioner."""

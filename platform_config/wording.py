@@ -1,5 +1,6 @@
 """Turns pydantic's errors into the path in the stack file, what is wrong there, and what to write instead."""
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from types import NoneType
@@ -38,6 +39,8 @@ WRITE = {
 
 FOREIGN = {Slice: other_words.SLICE, PlatformConfig: other_words.PLATFORM, Reservation: other_words.RESERVATION}
 """By model: keys of other tools, and what to write instead."""
+
+UNKNOWN_KEY = "unknown key"
 
 TAGS = ("kind", "model")
 """Keys that select an alternative of a union."""
@@ -92,7 +95,7 @@ def _unknown_key(place: Place) -> tuple[str, str]:
         return f"is a setting of {' or '.join(owners)}", f"leave it out, or write {' or '.join(owners)}"
     if word := FOREIGN.get(place.model, {}).get(place.key) if place.model else None:
         return f"unknown key: {word.why}", word.instead
-    return "unknown key", _similar(place.key, _keys(place.model))
+    return UNKNOWN_KEY, _similar(place.key, _keys(place.model))
 
 
 def _has(model: type[BaseModel], key: str) -> bool:
@@ -117,6 +120,14 @@ def _wrong_alternative(context: Mapping[str, Any], place: Place) -> tuple[str, s
     if key not in place.value:
         return "is missing", f"one of {', '.join(known)}", f".{key}"
     return f"{shown(given)} is not possible here", _similar(str(given), known), f".{key}"
+
+
+def meant(error: ConfigError) -> str | None:
+    """Path of the key that an unknown key is suggested to be."""
+    found = re.fullmatch(r"did you mean (.+)\?", error.hint)
+    if error.message != UNKNOWN_KEY or not found:
+        return None
+    return f"{error.path.rpartition('.')[0]}.{found[1]}"
 
 
 def _similar(given: str, known: list[str]) -> str:

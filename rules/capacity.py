@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from plan.capacity import CAPACITY_MODELS, FLEX_SECONDS, model_of
+from plan.provisioning import provisioning_of
 from platform_config.capacity import Reservation
 from rules.registry import SLICE, Finding, SliceView
 
@@ -78,11 +79,11 @@ def capacity_assumed(view: SliceView) -> Iterator[Finding]:
 )
 def dws_autoscales(view: SliceView) -> Iterator[Finding]:
     for path, capacity in view.alternatives():
-        if view.spec.autoscale is False and model_of(capacity).gke.always_autoscaled:
+        if view.spec.provisioning == "fixed" and model_of(capacity).gke.always_autoscaled:
             yield Finding(
-                "autoscale",
-                f"false contradicts {path}.model {capacity.model}, whose hosts come when pods wait for them",
-                "leave autoscale out",
+                "provisioning",
+                f"fixed contradicts {path}.model {capacity.model}, whose hosts come when pods wait for them",
+                "leave provisioning out",
             )
 
 
@@ -121,9 +122,11 @@ def fallback_order(view: SliceView) -> Iterator[Finding]:
         if capacity.model in seen:
             yield Finding(path, f"{capacity.model} is in the list twice", "name every model once")
         seen.add(capacity.model)
-    if view.spec.autoscale is False:
+    if view.spec.provisioning == "fixed":
         yield Finding(
-            "autoscale", "false contradicts a list of capacity models: pools of later ones start empty", "leave it out"
+            "provisioning",
+            "fixed contradicts a list of capacity models: pools of later ones start empty",
+            "leave it out, or write autoscaled or compute-class",
         )
 
 
@@ -186,12 +189,12 @@ def sub_block_size(view: SliceView) -> Iterator[Finding]:
 )
 def inactive_reservation(view: SliceView) -> Iterator[Finding]:
     for path, capacity in view.alternatives():
-        autoscaled = view.spec.autoscale or len(view.spec.capacity) > 1
-        if not model_of(capacity).begun(capacity) and autoscaled:
+        if not model_of(capacity).begun(capacity) and provisioning_of("gke", view.spec).on_demand:
             yield Finding(
                 f"{path}.active",
-                "false contradicts autoscaling, which would ask the reservation for hosts",
-                "leave autoscale out, or the reservation until it has begun",
+                "false has no effect here: GKE would ask the reservation for hosts at once",
+                "leave this reservation out until it has begun"
+                + (", or write provisioning: fixed" if len(view.spec.capacity) == 1 else ""),
             )
 
 
@@ -207,7 +210,9 @@ def reservation_ends(view: SliceView) -> Iterator[Finding]:
             yield Finding(
                 f"{path}.ends",
                 f"Google takes the hosts of {view.name} back on {capacity.ends}",
-                "remove the slice before that day, or set active: false",
+                "remove the slice before that day, or set active: false"
+                if len(view.spec.capacity) == 1
+                else "take it out of the list before that day; the other models go on",
             )
 
 

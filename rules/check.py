@@ -9,11 +9,11 @@ from plan.shape import resolve
 from platform_config.errors import ConfigError, ConfigWarning
 from platform_config.platform import below
 from platform_config.slice import Slice
-from rules import capacity, clusters, hosts, multikueue, queues, shape, size, slices
+from rules import capacity, clusters, hosts, multikueue, provisioning, queues, shape, size, slices, teams
 from rules import platform as platforms
 from rules.registry import PLATFORM, QUEUES, SHAPE, SIZE, SLICE, Finding, Scope, SliceView
 
-RULES = (capacity, clusters, hosts, multikueue, platforms, queues, shape, size, slices)
+RULES = (capacity, clusters, hosts, multikueue, platforms, provisioning, queues, shape, size, slices, teams)
 """Importing these modules declares their rules."""
 SCOPES: dict[str, Scope[Any]] = {
     "Shape of a slice": SHAPE,
@@ -29,7 +29,7 @@ def check(platform: Platform, *, backend: Backend | None, complete: bool = True)
     """Every violation of a rule; empty when the platform breaks none.
 
     `backend`: the platform's; None if unknown, so that only rules of both back ends run. `complete`: false if malformed
-    parts were left out, so that rules about missing slices of queues do not run.
+    parts were left out, so that rules about what is missing do not run.
     """
     elsewhere = platform.shared_slices if platform.is_manager else {}
     refusals = _shape_refusals("slices", platform.slices) | _shape_refusals("multikueue.slices", elsewhere)
@@ -52,7 +52,8 @@ def check(platform: Platform, *, backend: Backend | None, complete: bool = True)
         errors += (
             ConfigError(*_complete(f"slices.{view.name}", found)) for found in SLICE.findings(view, "error", backend)
         )
-    errors += (ConfigError(*_complete("", found)) for found in PLATFORM.findings(known, "error", backend))
+    found = PLATFORM.findings(known, "error", backend, complete=complete and not refusals)
+    errors += (ConfigError(*_complete("", finding)) for finding in found)
     if complete and not refusals:
         # Queues also share slices of a manager's workers.
         shared = platform.model_copy(update={"slices": platform.shared_slices})

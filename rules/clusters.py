@@ -171,7 +171,7 @@ def no_backups(platform: Platform) -> Iterator[Finding]:
 )
 def policies_of_networks(platform: Platform) -> Iterator[Finding]:
     own = platform.namespaces if "namespaces" in platform.model_fields_set else ()
-    if _control_plane(platform) and len({*own, *platform.queue_namespaces}) > 1:
+    if _control_plane(platform) and len({*own, *platform.teams, *platform.queue_namespaces}) > 1:
         yield Finding(
             "cluster.kind",
             "NetworkPolicies have no effect in a self-managed cluster: pods of all namespaces reach each other",

@@ -17,7 +17,6 @@ from rules.clusters import fits_group
 from rules.registry import SLICE, Finding, SliceView
 
 GKE_SETTINGS = {
-    "autoscale": "nothing adds or removes slices there",
     "secondary_boot_disks": "it is GKE that finds container images on such disks",
     "image_streaming": "containers start when their image is there: streaming is a service of GKE",
     "dranet": "the driver that hands interfaces to pods is GKE's",
@@ -175,6 +174,12 @@ def settings_of_gke(view: SliceView) -> Iterator[Finding]:
     for key, why in GKE_SETTINGS.items():
         if key in view.spec.model_fields_set and getattr(view.spec, key):
             yield Finding(key, f"needs GKE: {why}", "leave it out, or use cluster: {kind: gke}")
+    if view.spec.provisioning not in (None, "fixed"):
+        yield Finding(
+            "provisioning",
+            "needs GKE: nothing adds or removes slices without it",
+            "leave it out, or use cluster: {kind: gke}",
+        )
 
 
 @SLICE.rule(
@@ -252,7 +257,7 @@ def image_of_generation(view: SliceView) -> Iterator[Finding]:
 )
 def group_name_short(view: SliceView) -> Iterator[Finding]:
     plans = plan_group(view.platform, view.name, view.spec)
-    longest = max((group_name(view.platform, pool.name) for plan in plans for pool in plan.pools), key=len)
+    longest = max((group_name(view.platform, pool.name) for plan in plans for pool in plan.pools), key=len, default="")
     yield from fits_group("", longest)
 
 

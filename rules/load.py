@@ -19,6 +19,7 @@ from platform_config.reading import (
     secret_paths,
     stack_name,
 )
+from platform_config.wording import meant
 from rules.check import check
 
 
@@ -37,8 +38,13 @@ def load_platform(raw: object, *, project: str | None, stack: str = "", keys: It
     if platform is not None:
         kind_known = not any(error.path in (below("cluster"), below("cluster.kind")) for error in malformed)
         found = check(platform, complete=not malformed, backend=platform.backend if kind_known else None)
-        # A finding about a placeholder says nothing about what a person wrote.
-        errors += (error for error in found if not any(mark in error.message + error.hint for mark in MARKS))
+        misspelt = {meant(error) for error in malformed}
+        # A finding about a placeholder, or about the default of a misspelt key, says nothing about what a person wrote.
+        errors += (
+            error
+            for error in found
+            if error.path not in misspelt and not any(mark in error.message + error.hint for mark in MARKS)
+        )
     if errors or platform is None:
         raise ConfigErrors(errors, f"stack {stack}" if stack else "")
     return platform

@@ -133,9 +133,7 @@ def ranges_apart(platform: Platform) -> Iterator[Finding]:
     source="GKE documentation, IP address allocation for Pods",
 )
 def ranges_large_enough(platform: Platform) -> Iterator[Finding]:
-    hosts = [
-        (sum(pool.most_nodes for pool in plan.pools), plan.spec.max_pods_per_node) for plan in platform.slice_plans
-    ]
+    hosts = [(count, plan.spec.max_pods_per_node) for plan, count in platform.most_hosts]
     hosts.append((platform.most_nodes - sum(count for count, _ in hosts), CPU_MAX_PODS))
     nodes = platform.most_nodes
     pods = sum(count * pod_block(max_pods) for count, max_pods in hosts)
@@ -290,6 +288,9 @@ def namespaces(platform: Platform) -> Iterator[Finding]:
             if name in seen:
                 yield Finding(f"{path}[{index}]", f"{name} is in the list twice", "name it once")
             seen.add(name)
+    for name in platform.teams:
+        if name in RESERVED_NAMESPACES or name.startswith(RESERVED_PREFIXES):
+            yield Finding(f"teams.{name}", f"{name} belongs to the system", "choose another name")
 
 
 @PLATFORM.rule(
@@ -303,9 +304,9 @@ def sub_blocks_once(platform: Platform) -> Iterator[Finding]:
         if plan.generation.sub_block_hosts is None:
             continue
         own: dict[str, int] = {}
-        for pool in plan.pools:
-            for name in (value for value in pool.reservation.values if "/reservationSubBlocks/" in value):
-                own[name] = own.get(name, 0) + (plan.hosts if plan.multi_host else plan.count)
+        for affinity, hosts in plan.asks:
+            for name in (value for value in affinity.values if "/reservationSubBlocks/" in value):
+                own[name] = own.get(name, 0) + hosts
         for name, hosts in own.items():
             if name in taken and taken[name] + hosts > plan.generation.sub_block_hosts:
                 yield Finding(

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from plan.flavors import flavors
 from plan.platform import Platform
-from rules.registry import QUEUES, Finding
+from rules.registry import PLATFORM, QUEUES, Finding
 
 
 @QUEUES.rule(
@@ -67,3 +68,18 @@ def _ancestors(platform: Platform, name: str) -> list[str]:
         found.append(cohort.parent)
         cohort = platform.cohorts.get(cohort.parent)
     return found
+
+
+@PLATFORM.rule(
+    "topology-aware",
+    level="warning",
+    reason="Kueue places jobs by the hosts that it sees, and TPU slices by the device plugin's count.",
+    source="Kueue v0.19, topology-aware scheduling",
+)
+def topology_aware(platform: Platform) -> Iterator[Finding]:
+    if platform.software.kueue.topology_aware and not any(each.topology_aware for each in flavors(platform).values()):
+        yield Finding(
+            "software.kueue.topology_aware",
+            "has no effect: no slices have several hosts, devices: device-plugin and provisioning: fixed",
+            "leave it out",
+        )

@@ -45,13 +45,17 @@ Check = Callable[[View], Iterator[Finding]]
 
 @dataclass(frozen=True)
 class Rule(Generic[View]):
-    """A rule: `reason` says why in a sentence, `source` who states it upstream. `backend` None: it applies to both."""
+    """A rule: `reason` says why in a sentence, `source` who states it upstream. `backend` None: it applies to both.
+
+    `whole`: it says that something is nowhere in the stack file, which is unknown while a part of it is malformed.
+    """
 
     id: str
     level: Literal["error", "warning"]
     reason: str
     source: str
     backend: Backend | None
+    whole: bool
     check: Check[View]
 
 
@@ -69,21 +73,25 @@ class Scope(Generic[View]):
         source: str,
         level: Literal["error", "warning"] = "error",
         backend: Backend | None = None,
+        whole: bool = False,
     ) -> Callable[[Check[View]], Check[View]]:
         """Decorator that declares a rule of this scope."""
 
         def register(check: Check[View]) -> Check[View]:
-            self.rules.append(Rule(id, level, reason, source, backend, check))
+            self.rules.append(Rule(id, level, reason, source, backend, whole, check))
             return check
 
         return register
 
     def findings(
-        self, view: View, level: Literal["error", "warning"], backend: Backend | None = None
+        self, view: View, level: Literal["error", "warning"], backend: Backend | None = None, complete: bool = True
     ) -> Iterator[Finding]:
-        """Findings of the rules of that level: those of the back end and of both; with None only those of both."""
+        """Findings of the rules of that level: those of the back end and of both; with None only those of both.
+
+        `complete`: whether the view has all that is in the stack file.
+        """
         for rule in self.rules:
-            if rule.level == level and rule.backend in (None, backend):
+            if rule.level == level and rule.backend in (None, backend) and (complete or not rule.whole):
                 yield from rule.check(view)
 
 

@@ -239,6 +239,8 @@ def floors(view: SliceView) -> Iterator[tuple[str, Floor]]:
         yield "capacity", versions.FLEX_START
     if spec.dynamic_slicing:
         yield "dynamic_slicing", versions.DYNAMIC_SLICING
+    if spec.provisioning == "compute-class":
+        yield "provisioning", versions.TPU7X_IN_CLASS if generation.name == "tpu7x" else versions.AUTO_CREATION
 
 
 @SLICE.rule(
@@ -249,7 +251,7 @@ def floors(view: SliceView) -> Iterator[tuple[str, Floor]]:
 )
 def pool_name(view: SliceView) -> Iterator[Finding]:
     plans = plan_group(view.platform, view.name, view.spec)
-    longest = max((pool.name for plan in plans for pool in plan.pools), key=len)
+    longest = max((pool.name for plan in plans for pool in plan.pools), key=len, default="")
     if len(longest) > GKE_POOL_NAME_LIMIT:
         excess = len(longest) - GKE_POOL_NAME_LIMIT
         yield Finding("", f"its node pool {longest} has more than 40 characters", f"shorten the name by {excess}")

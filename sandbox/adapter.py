@@ -14,7 +14,7 @@ import importlib
 import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +64,32 @@ class SampleJob:
     """A job that shows what a stack is for: the JobSet that a command prints, for a queue of Kueue in a cluster.
 
     `command` are the arguments of Python in the program's folder, `endpoint` is the address of the cluster.
+    `leaves_no_hosts`: the hosts of the job are created for it, and go when it is over.
     """
 
     command: tuple[str, ...]
     endpoint: str
+    leaves_no_hosts: bool = False
+
+
+@dataclass(frozen=True)
+class Others:
+    """What others own in a project before a platform comes, and after it.
+
+    `buckets`: name -> place; `secrets`: id -> text of the only version; `accounts`: ids of service accounts.
+    """
+
+    project: str
+    buckets: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    accounts: Sequence[str] = ()
 
 
 def _no_tables(_outputs: Outputs) -> Sequence[RenderableType]:
+    return ()
+
+
+def _plain_destroy(_outputs: Outputs) -> Sequence[str]:
     return ()
 
 
@@ -79,7 +98,12 @@ class Program:
     """All of it. What is left out, the program does not have.
 
     For the demonstration: `explain` gives, for a stack's name, the arguments of Python that say in words what the stack
-    is; `tables` shows the stack's outputs; `job` gives the job to run in it, None where this stack has none.
+    is; `tables` shows the stack's outputs; `job` gives the job to run in it, None where this stack has none; `destroy`
+    gives the arguments that `pulumi destroy` needs for this stack beside `--yes`.
+
+    `images` are names of container images in the program's manifests, and which image of `sandbox.hosts.images` real
+    hosts take each of them for: {"docker.io/my/jax:1": "sandbox/jax:1"}. `others` is what its stacks find in their
+    project and do not make.
     """
 
     charts: tuple[Chart, ...] = ()
@@ -87,6 +111,9 @@ class Program:
     explain: Callable[[str], Sequence[str]] | None = None
     tables: Callable[[Outputs], Sequence[RenderableType]] = _no_tables
     job: Callable[[str, Outputs], SampleJob | None] | None = None
+    destroy: Callable[[Outputs], Sequence[str]] = _plain_destroy
+    images: Mapping[str, str] = field(default_factory=dict)
+    others: Others | None = None
 
 
 PLAIN = Program()

@@ -22,8 +22,9 @@ from rich.markup import escape
 from sandbox import demo as demonstration
 from sandbox import environment, progress, toolchain
 from sandbox.adapter import AdapterError
+from sandbox.hosts import choice
 from sandbox.run_directory import RunDirectory
-from sandbox.session import Plan, SandboxError, Session, attach, start, stop
+from sandbox.session import Plan, SandboxError, Session, attach, programs, start, stop
 from sandbox.stacks import find_project
 
 # Tables in a log have no terminal to fit into.
@@ -60,7 +61,7 @@ def main() -> None:
         signal.signal(number, lambda received, _frame: sys.exit(128 + received))
     try:
         app()
-    except (SandboxError, AdapterError, toolchain.ToolchainError) as error:
+    except (SandboxError, AdapterError, choice.ChoiceError, toolchain.ToolchainError) as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         sys.exit(1)
 
@@ -84,9 +85,10 @@ def _run_directory() -> RunDirectory:
 
 
 def _start(program_dir: Path, *, time_scale: float, kept: bool = False) -> Session:
-    plan = Plan(time_scale=time_scale, kept=kept, plugins=_chosen_plugins())
+    pods = choice.choose()
+    plan = Plan(time_scale=time_scale, kept=kept, pods=pods, plugins=_chosen_plugins())
     run = RunDirectory.named() or RunDirectory.of(program_dir)
-    with _building(toolchain.SANDBOX) as tick:
+    with _building((*toolchain.ENGINE, *programs(pods))) as tick:
         return start(run, plan, program_dir, tick)
 
 

@@ -132,21 +132,23 @@ class Demo:
             self._problem(str(error))
 
     def _follow(self, sample: SampleJob) -> None:
-        """Submit the job, and print what changes until it is over."""
+        """Submit the job, and print what changes until it is over, and until its hosts are gone where they go."""
         job = workload.manifest(sample.command, self.session.program_dir, RUN_SECONDS)
         started = time.monotonic()
         said: Mapping[str, str] = {}
         with self.session.cluster_client(sample.endpoint) as client:
-            for sight in workload.watch(client, client.apply(job), WORKLOAD_SECONDS):
+            for sight in workload.watch(client, client.apply(job), WORKLOAD_SECONDS, sample.leaves_no_hosts):
                 for side, words in sight.text.items():
                     if words != said.get(side, ""):
                         seconds = time.monotonic() - started
                         self.console.print(f"  {seconds:5.1f} s  {side:6} {escape(words or 'none')}", soft_wrap=True)
                 said = sight.text
+            for pod, line in workload.log_lines(client, job):
+                self.console.print(f"  {pod}: {escape(line)}", soft_wrap=True, highlight=False)
 
     def destroy(self) -> None:
         """Destroy: nothing may be left"""
-        log = self._pulumi("destroy", "--yes")
+        log = self._pulumi("destroy", "--yes", *self.program.destroy(self._outputs()))
         self.result.deleted = log.changes.get("delete", 0)
         self.result.left = self.session.inventory()
         if self.result.left:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
-from sandbox.kubernetes.registry import NO_PROXY
+from sandbox.kubernetes.tunnels import NO_PROXY
 from sandbox.run_directory import IMPORT_ROOT, RUN_VARIABLE, RunDirectory
 from sandbox.stacks import ENDPOINTS
 

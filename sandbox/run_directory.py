@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox.hosts import cgroups
 from sandbox.toolchain import cache_dir
 
 # Where `sandbox` is imported from.
@@ -141,5 +142,10 @@ class RunDirectory:
         with self.hold() as fd:
             if fd is None or not self.root.exists():
                 return False
-            shutil.rmtree(self.root)
+            self.clear()
             return True
+
+    def clear(self) -> None:
+        """Removes what a sandbox has left: the directory, and the cgroups of its real hosts. The lock is held."""
+        cgroups.remove(self.root)
+        shutil.rmtree(self.root)

@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import secrets
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ import httpx
 import psutil
 
 from sandbox import adapter, environment, toolchain
+from sandbox.hosts import choice
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.api import ApiClient
 from sandbox.kubernetes.backend import AUTHORITY
@@ -71,11 +71,19 @@ class Session:
             text=True,
         )
 
-    def pulumi(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run `pulumi` to its end, output captured. The return code is the caller's to judge."""
+    def pulumi(self, *arguments: str, seconds: float | None = None) -> subprocess.CompletedProcess[str]:
+        """Run `pulumi` to its end, output captured. The return code is the caller's to judge.
+
+        Raises SandboxError, with the output so far, where it has not ended after `seconds`.
+        """
         process = self.start_pulumi(*arguments, capture=True)
-        with _ended(process):
-            stdout, stderr = process.communicate()
+        try:
+            with _ended(process):
+                stdout, stderr = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            output = "\n".join(process.communicate())
+            message = f"pulumi {' '.join(arguments)} has not ended after {seconds:.0f} s\n{output}"
+            raise SandboxError(message) from None
         return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
     def show_pulumi(self, *arguments: str, extra: Mapping[str, str]) -> int:
@@ -130,11 +138,13 @@ class Plan:
     """How to run a sandbox.
 
     `time_scale` divides the real durations of Google's long operations; 0 ends them at once. A `kept` sandbox outlives
-    the process that started it. `plugins`: which provider plugins the engine gets; by default nothing of the user's.
+    the process that started it. `pods` says how many hosts run containers, by default none. `plugins`: which provider
+    plugins the engine gets; by default nothing of the user's.
     """
 
     time_scale: float = 0
     kept: bool = False
+    pods: choice.Choice = choice.PLAYED
     plugins: environment.Plugins = environment.Plugins.STAND_IN
 
 
@@ -147,12 +157,12 @@ def start(run: RunDirectory, plan: Plan, program_dir: Path, tick: toolchain.Tick
     """
     registry.require(adapter.load(program_dir).charts)
     pulumi = toolchain.engine(tick)
-    kubectl = toolchain.ensure(KUBERNETES_BINARIES, tick)["kubectl"]
+    kubectl = toolchain.ensure(programs(plan.pods), tick)["kubectl"]
     with run.hold() as lock:
         if lock is None:
             raise SandboxError(ALREADY_RUNNING)
         if run.root.exists():  # left by a sandbox that was killed
-            shutil.rmtree(run.root)
+            run.clear()
         _prepare(run, pulumi, kubectl, plan, program_dir)
         process = _start_emulator(run, plan, program_dir, lock)
         try:
@@ -162,6 +172,11 @@ def start(run: RunDirectory, plan: Plan, program_dir: Path, tick: toolchain.Tick
             process.wait()
             raise
     return Session(run, url, process.pid, program_dir)
+
+
+def programs(pods: choice.Choice) -> tuple[str, ...]:
+    """What a sandbox needs built, apart from the engine."""
+    return (*KUBERNETES_BINARIES, *(toolchain.NODE_BINARIES if pods.real else ()))
 
 
 def _prepare(run: RunDirectory, pulumi: Path, kubectl: Path, plan: Plan, program_dir: Path) -> None:
@@ -175,7 +190,7 @@ def _prepare(run: RunDirectory, pulumi: Path, kubectl: Path, plan: Plan, program
     authority = CertificateAuthority(run.kubernetes / AUTHORITY)
     run.trust_file.write_text(Path(certifi.where()).read_text() + authority.pair.certificate.read_text())
     origins = environment.install(run, pulumi, kubectl, plan.plugins)
-    run.origins_file.write_text(json.dumps(origins))
+    run.origins_file.write_text(json.dumps({**origins, "pods": plan.pods.words}))
 
 
 def _start_emulator(run: RunDirectory, plan: Plan, program_dir: Path, lock: int) -> subprocess.Popen[bytes]:
@@ -185,6 +200,7 @@ def _start_emulator(run: RunDirectory, plan: Plan, program_dir: Path, lock: int)
         *("--kubernetes", str(run.kubernetes)),
         *("--state", str(run.cloud_state), "--registry-file", str(run.registry_file)),
         *("--ready-file", str(run.ready_file), "--time-scale", str(plan.time_scale)),
+        *("--real-hosts", str(plan.pods.hosts)),
         *(() if plan.kept else ("--parent-pid", str(os.getpid()))),
     ]
     with run.log.open("ab") as log:

@@ -32,6 +32,8 @@ ENDPOINTS = {
     "secretManagerCustomEndpoint": "sm/v1/",
     "kmsCustomEndpoint": "kms/v1/",
     "storageCustomEndpoint": "storage/v1/",
+    "artifactRegistryCustomEndpoint": "ar/v1/",
+    "cloudBillingCustomEndpoint": "billing/v1/",
 }
 # Commands that read a stack's configuration and know --config-file, under all their names. `pulumi config` knows it
 # too, but is there to read and edit the committed file.

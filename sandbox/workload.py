@@ -17,7 +17,7 @@ from pathlib import Path
 
 import yaml
 
-from sandbox.kubernetes.api import ApiClient, Object, condition, is_true
+from sandbox.kubernetes.api import ApiClient, ApiError, Object, condition, is_true
 from sandbox.kubernetes.control_plane import RUN_FOR
 from sandbox.kubernetes.nodes import POOL_LABEL, TPU_RESOURCE
 
@@ -48,15 +48,17 @@ def manifest(python_arguments: Sequence[str], folder: Path, seconds: float) -> O
 
 @dataclass(frozen=True)
 class Sight:
-    """A workload at one moment. `text` says each of its sides in words; `over` and `failed` are the JobSet's own."""
+    """A workload at one moment. `text` says each of its sides in words; `over` and `failed` are the JobSet's own;
+    `hosts` are the nodes that it could run on."""
 
     text: Mapping[str, str]
     over: bool
     failed: bool
+    hosts: int
 
 
-def watch(client: ApiClient, job: Object, timeout: float) -> Iterator[Sight]:
-    """Looks at a submitted JobSet until it has ended and its queue is empty again.
+def watch(client: ApiClient, job: Object, timeout: float, until_no_hosts: bool = False) -> Iterator[Sight]:
+    """Looks at a submitted JobSet until it has ended and its queue is empty again, and its hosts are gone if asked.
 
     Raises WorkloadError when it fails, or is not over after `timeout` seconds.
     """
@@ -66,7 +68,7 @@ def watch(client: ApiClient, job: Object, timeout: float) -> Iterator[Sight]:
         yield sight
         if sight.failed:
             raise WorkloadError(f"the workload has failed: {sight.text['job']}")
-        if sight.over:
+        if sight.over and not (until_no_hosts and sight.hosts):
             return
         if time.monotonic() > deadline:
             where = "; ".join(f"{side}: {said}" for side, said in sight.text.items() if said)
@@ -93,7 +95,24 @@ def look(client: ApiClient, job: Object) -> Sight:
         "job": _ending(live),
         "quota": f"{reserved} chips in use",
     }
-    return Sight(text, over=ended and not reserved, failed=is_true(live, "Failed"))
+    return Sight(text, over=ended and not reserved, failed=is_true(live, "Failed"), hosts=len(nodes))
+
+
+def log_lines(client: ApiClient, job: Object) -> Iterator[tuple[str, str]]:
+    """Each pod of a job that ran in a container, with each line that it has written."""
+    metadata = job["metadata"]
+    selector = f"jobset.sigs.k8s.io/jobset-name={metadata['name']}"
+    for pod in client.list_all("v1", "Pod", metadata["namespace"], labelSelector=selector):
+        statuses = pod["status"].get("containerStatuses", [])
+        if any(each.get("containerID", "").startswith("containerd://") for each in statuses):
+            name = pod["metadata"]["name"]
+            path = client.path("v1", "Pod", name, metadata["namespace"]) + "/log"
+            try:
+                text = client.request("GET", path)["text"]
+            except ApiError as error:
+                text = f"no log: {error}"  # the pod, or its host, has gone meanwhile
+            for line in text.splitlines():
+                yield name, line
 
 
 def workload_of(client: ApiClient, job: Object) -> Object:

@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.tests.isolation import isolate
+from sandbox.tests.isolation import OBSTACLES, isolate, leave_out, leave_out_real_pods
+from tests.bootstrap.vm.obstacle import what_vms_miss
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 SANDBOX = "sandbox/tests"
 """The tests of the sandbox, which is a package of its own: each folder of them is a tier."""
+
+# Fixtures and markers of what a test starts: VMs, containers and engines; a control plane; nothing.
+LONGEST = ({"vms", "real_pods", "sandbox_session"}, {"sandbox"})
 
 isolate()
 
@@ -39,6 +43,32 @@ def tier(nodeid: str) -> str:
     if file.startswith(f"{SANDBOX}/"):
         return file.rpartition("/")[0]
     return file.removeprefix(f"{TESTS.name}/").partition("/")[0]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    leave_out_real_pods(config, items)
+    if any(each.get_closest_marker("vms") for each in items):
+        leave_out(config, items, "vms", what_vms_miss())
+    longest_first(items)
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Files whose tests take longest run first, so that no process has one left when the others are done."""
+    ranks: dict[Path, int] = {}
+    for each in items:
+        ranks[each.path] = min(ranks.get(each.path, len(LONGEST)), rank(each))
+    items.sort(key=lambda each: ranks[each.path])
+
+
+def rank(item: pytest.Item) -> int:
+    """Where a test stands in LONGEST."""
+    known = {each.name for each in item.iter_markers()} | set(getattr(item, "fixturenames", ()))
+    return next((number for number, names in enumerate(LONGEST) if names & known), len(LONGEST))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for marker, obstacle in config.stash.get(OBSTACLES, {}).items():
+        terminalreporter.write_line(f"tests with the marker {marker} were left out: {obstacle}", yellow=True)
 
 
 class AllTiers:

@@ -27,9 +27,11 @@ LATE = {
     # The provider SDKs take a second to import: a bad stack file is refused before they are loaded.
     "__main__": {"components.platform"},
     # Each back end loads large parts of the provider SDK that the other never needs.
-    "components.platform": {"components.gke.back_end", "components.compute.back_end"},
+    "components.platform": {"components.gke.back_end", "components.compute.back_end", "components.teams"},
     # Each command loads what it needs, and nothing else.
     "tools.__main__": None,
+    # Only the commands of a stack read a stack file.
+    "tools.command_line": None,
     # Only the check of permissions needs the provider SDKs.
     "tools.preflight.checks": {"tools.permissions", "tools.registrations"},
 }

@@ -6,16 +6,13 @@ from typing import Annotated
 
 import typer
 
-from plan.platform import Platform
-from tools.generated import ROOT, Generated
+from tools import workload_commands
+from tools.command_line import CONFIGURATION_ERROR, USAGE_ERROR, AsJson, File, Stack, platform_of, stack_file
+from tools.generated import Generated
 
 app = typer.Typer(help="Commands around a TPU platform.", no_args_is_help=True, pretty_exceptions_enable=False)
+app.add_typer(workload_commands.app, name="workload")
 
-CONFIGURATION_ERROR, USAGE_ERROR = 1, 2
-
-Stack = Annotated[str | None, typer.Option("-s", "--stack", help="Stack; its Pulumi.<stack>.yaml is read.")]
-File = Annotated[Path | None, typer.Option("-f", "--file", help="Any stack file.")]
-AsJson = Annotated[bool, typer.Option("--json", help="For machines.")]
 Write = Annotated[bool, typer.Option("--write/--check", help="Bring the files up to date, or fail if they are not.")]
 
 
@@ -36,7 +33,7 @@ def explain(
 
     if as_json + as_svg + as_mermaid > 1:
         raise typer.BadParameter("choose one of --json, --svg and --mermaid")
-    platform = _platform(_stack_file(stack, file), as_json)
+    platform = platform_of(stack_file(stack, file), as_json)
     if as_json:
         typer.echo(text.as_json(platform))
     elif as_svg:
@@ -47,61 +44,6 @@ def explain(
         from rich.console import Console
 
         Console().print(text.as_text(platform))
-
-
-def _stack_file(stack: str | None, file: Path | None) -> Path:
-    if (stack is None) == (file is None):
-        raise typer.BadParameter("give either -s STACK or -f FILE")
-    path = file or ROOT / f"Pulumi.{stack}.yaml"
-    if not path.is_file():
-        raise typer.BadParameter(f"there is no file {path.name if stack else path}")
-    return path
-
-
-def _platform(path: Path, as_json: bool) -> Platform:
-    """The platform in a stack file; if it has errors, prints all of them and ends the command."""
-    from platform_config.errors import ConfigErrors
-    from rules.load import load_stack_file
-    from tools.explain import errors_as_json
-
-    try:
-        return load_stack_file(path)
-    except ConfigErrors as errors:
-        typer.echo(errors_as_json(errors) if as_json else str(errors), err=not as_json)
-        raise typer.Exit(CONFIGURATION_ERROR) from None
-
-
-@app.command(context_settings={"allow_interspersed_args": True})
-def workload(
-    slices: Annotated[str, typer.Argument(metavar="SLICE", help="Slices of the platform, by their name.")],
-    command: Annotated[list[str] | None, typer.Argument(help="Command of the container, after --.")] = None,
-    stack: Stack = None,
-    file: File = None,
-    queue: Annotated[str | None, typer.Option("--queue", help="Queue to submit to; without one, runs at once.")] = None,
-    namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="Namespace; the queue's first.")] = None,
-    name: Annotated[str | None, typer.Option("--name", help="Name of the workload; the slices' name if unset.")] = None,
-    count: Annotated[
-        int, typer.Option("--slices", min=1, help="How many slices the job spans, or servers there are.")
-    ] = 1,
-    priority: Annotated[str | None, typer.Option("--priority", help="Priority, one of the platform's.")] = None,
-    image: Annotated[str | None, typer.Option("--image", help="Container image; pin a digest.")] = None,
-    serve: Annotated[str | None, typer.Option("--serve", metavar="MODEL", help="A vLLM server of this model.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As a JSON list instead of YAML.")] = False,
-) -> None:
-    """Print a job (JobSet) or a model server that fits the platform's slices, for `kubectl apply -f -`.
-
-    Exit code 1: the workload does not fit the platform, or the configuration has errors. 2: wrong usage.
-    """
-    from plan.workload import WorkloadError
-    from tools import workload as manifests
-
-    platform = _platform(_stack_file(stack, file), as_json)
-    request = manifests.Request(slices, queue, namespace, name, count, priority, image, tuple(command or ()), serve)
-    try:
-        typer.echo(manifests.as_json(platform, request) if as_json else manifests.render(platform, request), nl=as_json)
-    except WorkloadError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(CONFIGURATION_ERROR) from None
 
 
 @app.command()
@@ -186,16 +128,14 @@ def preflight(
     from rich.console import Console
 
     from platform_config.reading import stack_name
-    from platform_config.stack_file import read
     from tools.preflight.cloud import Cloud
     from tools.preflight.findings import as_json as to_json
     from tools.preflight.findings import as_table, summary
     from tools.preflight.run import preflight as run
 
-    path = _stack_file(stack, file)
-    platform = _platform(path, as_json)
-    settings = {key.removeprefix("gcp:"): value for key, value in read(path).items() if key.startswith("gcp:")}
-    result = run(platform, stack_name(path), None if offline else Cloud(settings))
+    path = stack_file(stack, file)
+    platform = platform_of(path, as_json)
+    result = run(platform, stack_name(path), None if offline else Cloud(_provider_settings(path)))
     if as_json:
         typer.echo(to_json(result.rows))
     else:
@@ -205,6 +145,46 @@ def preflight(
         raise typer.Exit(USAGE_ERROR)
     if result.blocked:
         raise typer.Exit(CONFIGURATION_ERROR)
+
+
+@app.command()
+def pools(stack: Stack = None, file: File = None, as_json: AsJson = False) -> None:
+    """List the node pools that TPU Provisioner has created in a stack's cluster. They are not in the stack's state.
+
+    Exit code 1: a pool is in ERROR, or its JobSet is gone or ended 10 minutes ago, or the configuration has errors. 2:
+    wrong usage, or the cluster or Google is out of reach.
+    """
+    from rich.console import Console
+
+    from plan.tpu_provisioner import delete_command
+    from tools import pools as text
+    from tools.preflight.cloud import Cloud, NoConnectionError, RefusedError
+
+    path = stack_file(stack, file)
+    platform = platform_of(path, as_json)
+    try:
+        found = text.created_pools(platform, Cloud(_provider_settings(path)))
+    except (text.ClusterError, NoConnectionError, RefusedError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(USAGE_ERROR) from None
+    left = [pool for pool in found if pool.problem]
+    if as_json:
+        typer.echo(text.as_json(found))
+    elif found:
+        Console().print(text.as_table(found))
+    else:
+        typer.echo("TPU Provisioner has created no node pool.")
+    if left:
+        for pool in left if not as_json else ():
+            typer.echo(f"to delete it: {delete_command(platform, pool.name)}")
+        raise typer.Exit(CONFIGURATION_ERROR)
+
+
+def _provider_settings(path: Path) -> dict[str, str]:
+    """Settings of the stack's gcp provider."""
+    from platform_config.stack_file import read
+
+    return {key.removeprefix("gcp:"): value for key, value in read(path).items() if key.startswith("gcp:")}
 
 
 @app.command()
@@ -230,8 +210,8 @@ def permissions(
         raise typer.BadParameter("choose one of --role and --json")
     if viewer and auditor:
         raise typer.BadParameter("choose one of --viewer and --auditor")
-    path = _stack_file(stack, file)
-    platform = _platform(path, as_json)
+    path = stack_file(stack, file)
+    platform = platform_of(path, as_json)
     identity: text.Identity = "viewer" if viewer else "auditor" if auditor else "deployer"
     try:
         found = text.needed(registrations(platform, stack=stack_name(path)), identity)
@@ -252,7 +232,7 @@ def kueue(stack: Stack = None, file: File = None, as_json: AsJson = False) -> No
     """
     from tools import kueue as text
 
-    platform = _platform(_stack_file(stack, file), as_json)
+    platform = platform_of(stack_file(stack, file), as_json)
     try:
         typer.echo(text.as_json(platform) if as_json else text.as_text(platform), nl=as_json)
     except text.NoQueuesError as error:

@@ -113,7 +113,8 @@ def cluster_words(platform: Platform) -> str:
     """What kind of cluster the platform has, for people."""
     cluster = platform.cluster
     if isinstance(cluster, GkeCluster):
-        return f"GKE {cluster.release_channel} in {platform.location}"
+        channel = cluster.release_channel if platform.in_channel else "without a release channel"
+        return f"GKE {channel} in {platform.location}"
     if isinstance(cluster, SelfManagedCluster):
         replicas = _machines(cluster.control_plane.replicas)
         return f"self-managed Kubernetes {cluster.version}, control plane on {replicas} in {platform.region}"

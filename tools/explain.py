@@ -9,11 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from plan.hosts import HostGroup, slice_groups
+from plan.images import repositories
 from plan.platform import Platform
 from plan.slices import HOURS_PER_MONTH, SlicePlan
+from platform_config.capacity import Reservation
 from platform_config.errors import ConfigErrors
 from rules.check import warnings
 from tools.drawing import cluster_words
+from tools.explain_teams import team_lines, teams_summary
 
 NEVER_WRAPPED = ("slices", "one slice")
 
@@ -21,8 +24,10 @@ NEVER_WRAPPED = ("slices", "one slice")
 def as_json(platform: Platform) -> str:
     """The platform's plan as JSON; shapes as in `SlicePlan.summary` and `Platform.totals`.
 
-    `inside`: what the slices and queues use in the cluster, by who installs it. `groups`: managed instance groups of a
-    platform without GKE.
+    - `inside`: what the slices and queues use in the cluster, by who installs it
+    - `idle_price_per_hour_usd`: of hosts that stand while nothing runs
+    - `teams`: by team its members, queues, stores and variables; `images`: address of each registry
+    - `groups`: managed instance groups of a platform without GKE
     """
     return json.dumps(
         {
@@ -34,7 +39,10 @@ def as_json(platform: Platform) -> str:
                 for policy in platform.workload_policies
             ],
             "groups": [_group(group) for plan in platform.slice_plans for group in _groups(platform, plan)],
+            "teams": teams_summary(platform),
+            "images": {plan.name: plan.address for plan in repositories(platform)},
             "totals": platform.totals,
+            "idle_price_per_hour_usd": platform.idle_price_per_hour,
             "warnings": [_notice(warning) for warning in warnings(platform)],
         },
         indent=2,
@@ -87,7 +95,8 @@ def as_text(platform: Platform) -> RenderableType:
     notices = [
         Text(f"warning: {warning.path}\n  {warning.message}\n  -> {warning.hint}") for warning in warnings(platform)
     ]
-    return Group(heading, table, _totals(platform), *_quotas(platform), *_inside_lines(platform), *notices)
+    coming = [*_on_demand(platform), *_quotas(platform), *_inside_lines(platform), *team_lines(platform)]
+    return Group(heading, table, _totals(platform), *coming, *notices)
 
 
 def _row(plan: SlicePlan) -> tuple[str, ...]:
@@ -104,8 +113,8 @@ def _row(plan: SlicePlan) -> tuple[str, ...]:
 
 def _hosts_come(plan: SlicePlan) -> str:
     """How the number of hosts changes, or that all are created at once; empty for a fixed number."""
-    if plan.pools[0].node_count is None:
-        return ", autoscaled"
+    if plan.provisioning.on_demand:
+        return f", {plan.provisioning.name}"
     return ", all hosts at once" if plan.backend == "compute" and plan.multi_host else ""
 
 
@@ -116,12 +125,35 @@ def _cost(plan: SlicePlan) -> str:
     return f"{hourly:,.2f} {price.currency}/h\n{hourly * HOURS_PER_MONTH:,.0f} {price.currency}/month"
 
 
+def _on_demand(platform: Platform) -> list[Text]:
+    """For each slice group whose hosts come and go: what exists from the start, what follows, and when it goes."""
+    groups = {plan.group: plan.provisioning for plan in platform.slice_plans if plan.provisioning.on_demand}
+    lines = [Text(f"{name}: from the start {way.begins}; {way.comes}; {way.goes}") for name, way in groups.items()]
+    if lines:
+        idle, full = platform.idle_price_per_hour, platform.dearest_price_per_hour
+        booked = sorted({plan.group for plan in platform.slice_plans if isinstance(plan.alternative, Reservation)})
+        also = f", and what is reserved for {', '.join(booked)}, which is paid for in any case" if booked else ""
+        lines.append(
+            Text(f"cost of chips: {_per_hour(idle)} while nothing runs{also}; at most {_per_hour(full)} while all run")
+        )
+    return lines
+
+
+def _per_hour(price: float | None) -> str:
+    return "unknown" if price is None else f"{price:,.2f} USD/h"
+
+
 def _quotas(platform: Platform) -> list[Text]:
-    """Chips that each quota must allow, alternatives of a fallback included."""
+    """Chips that each quota must allow, alternatives of a fallback included.
+
+    Where pools are created for a slice, it has one of them only, so the group counts once.
+    """
     needed: dict[tuple[str, str], list[SlicePlan]] = {}
     for plan in platform.slice_plans:
         if plan.quota:
-            needed.setdefault((plan.quota.metric, plan.quota.region), []).append(plan)
+            plans = needed.setdefault((plan.quota.metric, plan.quota.region), [])
+            if plan.provisioning.declared or plan.group not in {each.group for each in plans}:
+                plans.append(plan)
     return [
         Text(
             f"quota: {metric} in {region}: {counted(sum(plan.total_chips for plan in plans), 'chip')}"

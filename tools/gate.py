@@ -55,6 +55,19 @@ GUARDED = (
     Guarded("provider", ("pulumi:providers:",), "the connection by which its resources are managed"),
     Guarded("data disk", ("gcp:compute/disk:Disk", "gcp:compute/regionDisk:RegionDisk"), "the data on it"),
     Guarded("bucket", ("gcp:storage/bucket:Bucket",), "the objects in it"),
+    Guarded("registry", ("gcp:artifactregistry/repository:Repository",), "the images in it"),
+    Guarded(
+        "volume",
+        ("kubernetes:core/v1:PersistentVolume", "kubernetes:core/v1:PersistentVolumeClaim"),
+        "the way of pods to its data",
+    ),
+    Guarded("limit", ("kubernetes:core/v1:ResourceQuota",), "what keeps a team from load balancers"),
+    Guarded("network policy", ("kubernetes:networking.k8s.io/",), "what keeps other namespaces away"),
+    Guarded(
+        "secret's source",
+        ("kubernetes:secrets-store.csi.x-k8s.io/", "kubernetes:secret-sync.gke.io/"),
+        "the secrets of a team's pods",
+    ),
     Guarded(
         "secret",
         (
@@ -93,6 +106,8 @@ GUARDED = (
         "identity",
         (
             "gcp:serviceaccount/account:Account",
+            "gcp:iam/workloadIdentityPool:WorkloadIdentityPool",
+            "gcp:iam/workloadIdentityPoolProvider:WorkloadIdentityPoolProvider",
             "kubernetes:core/v1:ServiceAccount",
         ),
         "what runs as it",
@@ -113,6 +128,9 @@ GUARDED = (
             "gcp:storage/bucketIAMMember:BucketIAMMember",
             "gcp:storage/bucketIAMBinding:BucketIAMBinding",
             "gcp:storage/bucketIAMPolicy:BucketIAMPolicy",
+            "gcp:artifactregistry/repositoryIamMember:RepositoryIamMember",
+            "gcp:artifactregistry/repositoryIamBinding:RepositoryIamBinding",
+            "gcp:artifactregistry/repositoryIamPolicy:RepositoryIamPolicy",
             "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember",
             "gcp:kms/cryptoKeyIAMBinding:CryptoKeyIAMBinding",
             "gcp:kms/cryptoKeyIAMPolicy:CryptoKeyIAMPolicy",
@@ -129,6 +147,8 @@ SPOKEN = ("cluster", "slice", "workload policy", "network")
 MOST_HOSTS = ("nodeCount", "targetSize", "autoscaling.maxNodeCount", "autoscaling.totalMaxNodeCount")
 FEWEST_HOSTS = ("autoscaling.minNodeCount", "autoscaling.totalMinNodeCount")
 PROTECTION = "deletionProtection"
+BUCKET, EMPTIES = "gcp:storage/bucket:Bucket", "forceDestroy"
+EMPTIED = "updated: objects go that would have stayed"
 
 
 class AllowError(Exception):
@@ -139,8 +159,8 @@ class AllowError(Exception):
 class Finding:
     """A guarded resource that the preview deletes or replaces, or whose hosts an update recreates or removes.
 
-    `outcome`: what happens to it, in words. `causes` are properties, with what changes, or other resources that it
-    follows; empty where the engine names none, as for `--replace`, a taint or a trigger.
+    `outcome`: what happens to it, in words; `loss`: what is lost with it. `causes` are properties, with what changes,
+    or other resources that it follows; empty where the engine names none, as for `--replace`, a taint or a trigger.
     """
 
     urn: str
@@ -149,6 +169,7 @@ class Finding:
     effect: Effect
     outcome: str
     causes: tuple[str, ...]
+    loss: str
 
 
 @dataclass(frozen=True)
@@ -230,14 +251,38 @@ def _findings(preview: Preview) -> Iterator[Finding]:
             replaced = any(step.effect is Effect.REPLACE for step in steps)
             causes = tuple(_causes(steps, guarded, lost)) if replaced else ()
             effect, outcome = (Effect.REPLACE, "replaced") if replaced else (Effect.DELETE, "deleted")
-            yield Finding(urn, steps[0].name, guarded, effect, outcome, causes)
+            yield Finding(urn, steps[0].name, guarded, effect, outcome, causes, _loss(steps, guarded, replaced))
     for step in preview.steps:
         guarded = _guard(step)
         if guarded and step.effect is Effect.UPDATE and step.urn not in lost:
             if anew := tuple(f"{path}{_change(step, path)}" for path in _remaking(step)):
-                yield Finding(step.urn, step.name, guarded, step.effect, "updated: its hosts are made anew", anew)
+                yield _of_update(step, guarded, "updated: its hosts are made anew", anew)
             elif fewer := tuple(_fewer_hosts(step)):
-                yield Finding(step.urn, step.name, guarded, step.effect, "updated: it loses hosts", fewer)
+                yield _of_update(step, guarded, "updated: it loses hosts", fewer)
+            elif emptied := tuple(_lost_objects(step)):
+                yield _of_update(step, guarded, EMPTIED, emptied)
+
+
+def _of_update(step: Step, guarded: Guarded, outcome: str, causes: tuple[str, ...]) -> Finding:
+    return Finding(step.urn, step.name, guarded, step.effect, outcome, causes, guarded.loss)
+
+
+def _loss(steps: Sequence[Step], guarded: Guarded, replaced: bool) -> str:
+    """What is lost. Of a bucket the old state decides, not what the stack file says now: the engine and the provider
+    ask it whether the bucket stays, and whether its objects are deleted."""
+    state = next((step.old_state for step in steps if step.old_state), None)
+    if guarded.name != "bucket" or state is None:
+        return guarded.loss
+    name = state.inputs.get("name", "NAME")
+    if state.retain_on_delete and replaced:
+        first = f"write `bucket: {name}` and `mode: write` first"
+        return f"the rights on it. The new one cannot be made, because the old one keeps the name: {first}"
+    if state.retain_on_delete:
+        return "nothing that is in it: it leaves the stack, the objects stay"
+    if state.inputs.get(EMPTIES) is True:
+        rescue = "To keep them: set keep: true and run `pulumi up` first"
+        return f"the bucket and all objects in it are deleted. {rescue}"
+    return "the bucket; while it holds objects, Google refuses to delete it"
 
 
 def _guard(step: Step) -> Guarded | None:
@@ -260,6 +305,25 @@ def _fewer_hosts(step: Step) -> Iterator[str]:
         old, new = _first_number(before, keys), _first_number(after, keys)
         if old and new and new[1] < old[1]:
             yield f"{new[0]}: {old[1]:g} -> {new[1]:g}"
+
+
+def _lost_objects(step: Step) -> Iterator[str]:
+    """Settings of a bucket by which objects go that would have stayed: with the bucket, or at an earlier age."""
+    if step.type != BUCKET or not step.old_state or not step.new_state:
+        return
+    before, after = step.old_state.inputs, step.new_state.inputs
+    if after.get(EMPTIES) is True and before.get(EMPTIES) is not True:
+        yield f"{EMPTIES}: False -> True"
+    old, new = _deleted_at(before), _deleted_at(after)
+    if new is not None and (old is None or new < old):
+        yield f"objects are deleted at an age of {new:g} days"
+
+
+def _deleted_at(bucket: dict[str, Any]) -> float | None:
+    """The age in days at which a bucket's objects are deleted."""
+    rules = [rule for rule in bucket.get("lifecycleRules") or () if _value(rule, "action.type") == "Delete"]
+    ages = [age for rule in rules if isinstance(age := _value(rule, "condition.age"), int | float)]
+    return min(ages, default=None)
 
 
 def _first_number(inputs: dict[str, Any], keys: Sequence[str]) -> tuple[str, float] | None:

@@ -73,6 +73,7 @@ class State(_Part):
     outputs: dict[str, Any] = {}
     dependencies: tuple[str, ...] = ()
     deleted_with: str = ""
+    retain_on_delete: bool = False
 
 
 class PropertyDiff(_Part):

@@ -57,7 +57,7 @@ def _finding(finding: Finding, verdict: Verdict) -> dict[str, Any]:
         "name": finding.name,
         "urn": finding.urn,
         "causes": finding.causes,
-        "loss": finding.guarded.loss,
+        "loss": finding.loss,
         "allowed": finding.urn in verdict.allowed,
     }
 
@@ -120,7 +120,7 @@ def _findings(title: str, findings: Sequence[Finding]) -> str:
             f"{each.effect.value} {each.guarded.name}",
             f"{_code(each.name)} is {each.outcome}",
             "; ".join(map(_code, each.causes)) or _no_cause(each),
-            each.guarded.loss,
+            each.loss,
         )
         for each in findings
     ]

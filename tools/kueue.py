@@ -5,7 +5,7 @@ from typing import Any
 
 from plan import kueue_configuration
 from plan.platform import Platform
-from plan.workload import JOBSET_API
+from plan.workloads.jobset import JOBSET_API
 
 
 class NoQueuesError(Exception):

@@ -95,15 +95,22 @@ GOOGLE: dict[str, Row] = {
     # Identity
     "gcp:serviceaccount/account:Account": _row("iam.serviceAccounts"),
     "gcp:serviceaccount/iAMMember:IAMMember": _member("iam.serviceAccounts"),
+    "gcp:projects/iAMCustomRole:IAMCustomRole": _row("iam.roles", create="create get"),
     "gcp:projects/iAMMember:IAMMember": _member("resourcemanager.projects"),
+    "gcp:iam/workloadIdentityPool:WorkloadIdentityPool": _row("iam.workloadIdentityPools"),
+    "gcp:iam/workloadIdentityPoolProvider:WorkloadIdentityPoolProvider": _row("iam.workloadIdentityPoolProviders"),
     "gcp:secretmanager/secret:Secret": _row("secretmanager.secrets"),
     "gcp:secretmanager/secretIamMember:SecretIamMember": _member("secretmanager.secrets"),
     "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember": _member("cloudkms.cryptoKeys"),
     "gcp:storage/bucket:Bucket": _row(
         "storage.buckets",
-        delete="delete storage.objects.list storage.objects.delete",  # a bucket is emptied before
+        # A bucket is emptied before; its caches go first (hashicorp/terraform-provider-google#25343).
+        delete="delete storage.objects.list storage.objects.delete storage.anywhereCaches.list",
     ),
     "gcp:storage/bucketIAMMember:BucketIAMMember": _member("storage.buckets"),
+    # Images
+    "gcp:artifactregistry/repository:Repository": _row("artifactregistry.repositories"),
+    "gcp:artifactregistry/repositoryIamMember:RepositoryIamMember": _member("artifactregistry.repositories"),
     # Network
     "gcp:compute/network:Network": _row("compute.networks", waits=_GLOBAL),
     "gcp:compute/subnetwork:Subnetwork": _row(
@@ -250,7 +257,12 @@ KUBERNETES: dict[str, Row] = {
     PROVIDER: Row(read=("container.clusters.connect",)),
     "kubernetes:core/v1:Namespace": _inside("namespaces"),
     "kubernetes:core/v1:Secret": _inside("secrets"),
+    "kubernetes:core/v1:ConfigMap": _inside("configMaps"),
     "kubernetes:core/v1:ServiceAccount": _inside("serviceAccounts"),
+    "kubernetes:core/v1:PersistentVolume": _inside("persistentVolumes"),
+    "kubernetes:core/v1:PersistentVolumeClaim": _inside("persistentVolumeClaims"),
+    "kubernetes:core/v1:ResourceQuota": _inside("resourceQuotas"),
+    "kubernetes:networking.k8s.io/v1:NetworkPolicy": _inside("networkPolicies"),
     "kubernetes:apps/v1:DaemonSet": _inside("daemonSets"),
     "kubernetes:rbac.authorization.k8s.io/v1:ClusterRole": _inside("clusterRoles"),
     "kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding": _inside("clusterRoleBindings"),

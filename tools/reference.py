@@ -63,7 +63,7 @@ def _value(schema: dict[str, Any]) -> str:
     alternatives = schema.get("anyOf") or schema.get("oneOf")
     if alternatives:
         return " or ".join(dict.fromkeys(_value(item) for item in alternatives if item != NULL))
-    if schema.get("type") == "array":
+    if "items" in schema:
         return f"list of {_value(schema['items'])}"
     if schema.get("type") == "object":
         inner = next(iter(schema.get("patternProperties", {}).values()), schema.get("additionalProperties"))

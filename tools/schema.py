@@ -92,6 +92,8 @@ def _with_null(node: dict[str, Any]) -> dict[str, Any]:
         return node
     del node["anyOf"]
     node = {**alternatives[0], **node, "type": [alternatives[0]["type"], "null"]}
+    if "const" in node:
+        node["enum"] = [node.pop("const")]
     if "enum" in node:
         node["enum"] = [*node["enum"], None]
     return node

@@ -39,6 +39,7 @@ class JoinTarget:
     - `join_secret`: short name of the secret that holds the join token
     - `ready`: resources that must exist before hosts
     - `access`: creates objects inside the cluster
+    - `published`: what a self-managed control plane has written
     """
 
     network: Network
@@ -46,6 +47,7 @@ class JoinTarget:
     join_secret: pulumi.Input[str]
     ready: Sequence[pulumi.Resource]
     access: ClusterAccess
+    published: pulumi.Output[Endpoint] | None
 
 
 def build_compute(platform: Platform, services: Services, identity: NodeIdentity, drain: pulumi.ResourceHook) -> Built:
@@ -58,14 +60,15 @@ def build_compute(platform: Platform, services: Services, identity: NodeIdentity
         target = _own_cluster(platform, cluster, services, nodes)
     else:
         target = _existing_cluster(platform, cluster, services, nodes)
+    members: dict[str, pulumi.Input[str]] = {
+        "nodes": identity.member,
+        **{key: pulumi.Output.concat("serviceAccount:", account) for key, account in accounts.items()},
+    }
     grants = JoinGrants(
         "join-grants",
         project=hosts.join_secret(platform).split("/")[1],
         secret=target.join_secret,
-        members={
-            "nodes": identity.member,
-            **{key: pulumi.Output.concat("serviceAccount:", account) for key, account in accounts.items()},
-        },
+        members=members,
         after=services.enabled,
     )
     after = [*identity.ready, *target.network.ready, *target.network.firewalls, *grants.ready, *target.ready]
@@ -81,6 +84,9 @@ def build_compute(platform: Platform, services: Services, identity: NodeIdentity
         access,
         platform.cluster_name,
         f"pulumi stack output kubeconfig --stack {pulumi.get_stack()} > kubeconfig",
+        {},
+        members,
+        target.published,
         _facts(platform, groups.values()),
     )
 
@@ -144,6 +150,7 @@ def _own_cluster(
         secrets.join.secret_id,
         control_plane.ready,
         _access(platform, published.found, disks.first, generation),
+        published.found,
     )
 
 
@@ -156,7 +163,7 @@ def _existing_cluster(
     known = pulumi.Output.from_input(published_endpoint.existing(cluster))
     # No generation: `cluster_identity` refuses another cluster, and a new address changes nothing inside.
     access = _access(platform, known, identity=None, generation=None)
-    return JoinTarget(network, "an existing cluster", cluster.join_secret.rpartition("/")[2], [], access)
+    return JoinTarget(network, "an existing cluster", cluster.join_secret.rpartition("/")[2], [], access, None)
 
 
 def _access(

@@ -4,22 +4,15 @@ The engine looks a delete hook up by name, also for a slice that is no longer in
 always registers one hook for all slices. `pulumi destroy` runs it only with `--run-program`.
 """
 
-import asyncio
-import tempfile
-from collections.abc import Sequence
-from pathlib import Path
-
 import pulumi
 
 from catalogue.labels import NODE_POOL_LABEL
 from components.compute import published_endpoint
 from components.kubernetes.cluster_access import secret_kubeconfig
+from components.kubernetes.kubectl import kubectl
 from plan import hosts
 from plan.platform import Platform
 from platform_config.slice import NodeDrain
-
-MARGIN_SECONDS = 60
-"""Time for kubectl to reach the API server and to report."""
 
 
 def drain_hook(platform: Platform) -> pulumi.ResourceHook:
@@ -38,11 +31,9 @@ async def drain_group(platform: Platform, group: str) -> None:
     try:
         reached = await published_endpoint.current(platform)
         kubeconfig = secret_kubeconfig(reached, hosts.access_secret(platform), platform.cluster_name)
-        trouble = await _kubectl(kubeconfig, drain_arguments(group, settings), hosts.drain_seconds(settings))
+        await kubectl(kubeconfig, drain_arguments(group, settings), hosts.drain_seconds(settings))
     except Exception as error:
-        trouble = str(error)
-    if trouble:
-        pulumi.log.warn(f"{group} is deleted without a drain: {trouble}")
+        pulumi.log.warn(f"{group} is deleted without a drain: {error}")
 
 
 def settings_of(platform: Platform, group: str) -> NodeDrain:
@@ -70,26 +61,3 @@ def drain_arguments(group: str, settings: NodeDrain) -> list[str]:
     if not settings.respect_pdb:
         arguments.append("--disable-eviction")
     return arguments
-
-
-async def _kubectl(kubeconfig: str, arguments: Sequence[str], seconds: int) -> str | None:
-    """Run kubectl; returns what went wrong."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "kubeconfig"
-        path.write_text(kubeconfig)
-        process = await asyncio.create_subprocess_exec(
-            "kubectl",
-            f"--kubeconfig={path}",
-            *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            _, errors = await asyncio.wait_for(process.communicate(), seconds + MARGIN_SECONDS)
-        except TimeoutError:
-            process.kill()
-            await process.wait()
-            return f"kubectl did not end within {seconds + MARGIN_SECONDS} seconds"
-    # kubectl's last line says what stopped it.
-    return errors.decode().strip().rpartition("\n")[2] if process.returncode else None

@@ -27,6 +27,8 @@ from plan.platform import Platform
 INTERVAL_SECONDS = 5.0
 PATIENCE_SECONDS = 20 * 60
 """A host boots, installs Kubernetes and joins in about five minutes, and tries again where something fails."""
+REFUSED_SECONDS = 60
+"""An API server that has just started refuses everything for some seconds, until it has read its rules (RBAC)."""
 NAMED = 5
 """How many hosts a message names."""
 REQUEST_SECONDS = 30
@@ -78,8 +80,9 @@ class JoinedHosts(pulumi.ComponentResource):
 async def until_joined(platform: Platform, names: Sequence[str]) -> None:
     """Returns as soon as hosts of these names are nodes that pods can run on.
 
-    Raises RunError after 20 minutes, with the names of the missing hosts. Raises it at once where waiting does not
-    help: the cluster refuses the program, or the credential or the answer has an unknown form.
+    Raises RunError after 20 minutes, with the names of the missing hosts. Raises it sooner where waiting does not help:
+    after a minute if the cluster or Google refuses the program, at once if the credential or the answer has an unknown
+    form.
     """
     waited = 0.0
     while True:
@@ -87,7 +90,7 @@ async def until_joined(platform: Platform, names: Sequence[str]) -> None:
         try:
             missing = absent(names, await _nodes(platform))
         except Exception as error:
-            if not _passes(error):
+            if not _passes(error, waited):
                 raise pulumi.RunError(_refused(platform, error)) from error
             missing, trouble = list(names), str(error)
         if not missing:
@@ -100,7 +103,7 @@ async def until_joined(platform: Platform, names: Sequence[str]) -> None:
         waited += INTERVAL_SECONDS
 
 
-def _passes(error: Exception) -> bool:
+def _passes(error: Exception, waited: float) -> bool:
     """Whether an error may pass by itself. The API server may be down for a moment, for example while its machine is
     replaced, and a secret may have no version yet."""
     if isinstance(error, ValueError | LookupError | TypeError | AttributeError):
@@ -111,6 +114,8 @@ def _passes(error: Exception) -> bool:
         status = int(found[1])
     else:
         return True  # nobody answered
+    if status in (401, 403):
+        return waited < REFUSED_SECONDS
     return status in (404, 408, 429) or status >= 500
 
 

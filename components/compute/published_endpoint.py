@@ -38,6 +38,16 @@ async def current(platform: Platform) -> Endpoint:
     return Endpoint(**json.loads(read["secretData"]))
 
 
+def keys_of(found: Endpoint) -> str:
+    """The cluster's public keys as a JSON Web Key Set. Raises RunError where its control plane publishes none."""
+    if not found.jwks:
+        raise pulumi.RunError(
+            "the control plane has published no keys yet, with which Google would know its pods: its boot script is of"
+            " an older program. It writes them within half an hour of its next start. Run `pulumi up` again then."
+        )
+    return base64.b64decode(found.jwks).decode()
+
+
 class PublishedEndpoint(pulumi.ComponentResource):
     """`found`: the endpoint of a self-managed cluster, once its control plane has written it.
 

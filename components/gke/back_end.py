@@ -40,6 +40,8 @@ def build_gke(platform: Platform, services: Services, identity: NodeIdentity) ->
     if platform.workload_policies:
         policies = WorkloadPolicies("workload-policies", platform=platform, after=services.enabled).by_name
     for plan in platform.slice_plans:
+        if not plan.provisioning.declared:
+            continue
         Slices(
             f"slices-{plan.name}",
             platform=platform,
@@ -59,7 +61,20 @@ def build_gke(platform: Platform, services: Services, identity: NodeIdentity) ->
         opts=protected(platform),
     )
     # Controllers wait for the system pool, where they run, and not for slices.
-    return Built(access.cluster.behind(cpu_pools.system), cluster.name, _connect(platform), {})
+    return Built(
+        access.cluster.behind(cpu_pools.system),
+        cluster.name,
+        _connect(platform),
+        policies,
+        _hosts(platform, identity),
+        None,
+        {},
+    )
+
+
+def _hosts(platform: Platform, nodes: NodeIdentity) -> dict[str, pulumi.Input[str]]:
+    given = {plan.spec.service_account for plan in platform.slice_plans if plan.spec.service_account}
+    return {"nodes": nodes.member, **{email: f"serviceAccount:{email}" for email in sorted(given)}}
 
 
 def _connect(platform: Platform) -> str:

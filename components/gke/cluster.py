@@ -8,7 +8,11 @@ import pulumi_gcp as gcp
 from components.gcp.network import Network
 from components.known_output import unknown_if_absent
 from plan.platform import Platform
+from plan.teams import teams_with_secrets
 from platform_config.cluster import GkeCluster
+
+SECRET_ROTATION = "300s"
+"""How often the add-on looks for a new version of a team's secret."""
 
 
 class Cluster(pulumi.ComponentResource):
@@ -67,14 +71,13 @@ class Cluster(pulumi.ComponentResource):
             node_config=_default_pool(platform.all_cpu_pools[0].machine_type, node_email),
             skip_node_pool_refresh=True,
             node_pool_defaults=_pool_defaults(spec),
+            node_pool_auto_config=_created_pools(platform),
             # Versions and maintenance
             release_channel=container.ClusterReleaseChannelArgs(channel=spec.release_channel),
             min_master_version=spec.version,
-            maintenance_policy=_maintenance(spec),
+            maintenance_policy=_maintenance(platform),
             # Security
-            workload_identity_config=container.ClusterWorkloadIdentityConfigArgs(
-                workload_pool=f"{platform.project}.svc.id.goog"
-            ),
+            workload_identity_config=container.ClusterWorkloadIdentityConfigArgs(workload_pool=platform.identity_pool),
             enable_shielded_nodes=True,
             enable_legacy_abac=False,
             master_auth=container.ClusterMasterAuthArgs(
@@ -93,6 +96,7 @@ class Cluster(pulumi.ComponentResource):
             # No vulnerabilityMode: Google has shut down that scan, and the API returns another value than the one sent.
             security_posture_config=container.ClusterSecurityPostureConfigArgs(mode="BASIC"),
             secret_manager_config=container.ClusterSecretManagerConfigArgs(enabled=True),
+            secret_sync_config=_secret_sync(platform),
             # Add-ons, observability, cost
             addons_config=_addons(platform),
             logging_config=container.ClusterLoggingConfigArgs(enable_components=["SYSTEM_COMPONENTS", "WORKLOADS"]),
@@ -196,10 +200,22 @@ def _pool_defaults(spec: GkeCluster) -> gcp.container.ClusterNodePoolDefaultsArg
     )
 
 
-def _maintenance(spec: GkeCluster) -> gcp.container.ClusterMaintenancePolicyArgs:
+def _created_pools(platform: Platform) -> gcp.container.ClusterNodePoolAutoConfigArgs | None:
+    """What a ComputeClass cannot say of the pools that GKE creates for it."""
+    if not platform.creates_pools:
+        return None
+    container = gcp.container
+    return container.ClusterNodePoolAutoConfigArgs(
+        node_kubelet_config=container.ClusterNodePoolAutoConfigNodeKubeletConfigArgs(
+            insecure_kubelet_readonly_port_enabled="FALSE"
+        )
+    )
+
+
+def _maintenance(platform: Platform) -> gcp.container.ClusterMaintenancePolicyArgs:
     """One weekly window, without automatic minor or node upgrades: an upgrade recreates a whole slice at once."""
     container = gcp.container
-    window = spec.maintenance
+    window = platform.gke.maintenance
     return container.ClusterMaintenancePolicyArgs(
         recurring_window=container.ClusterMaintenancePolicyRecurringWindowArgs(
             start_time=window.start, end_time=window.end, recurrence=window.recurrence
@@ -213,7 +229,7 @@ def _maintenance(spec: GkeCluster) -> gcp.container.ClusterMaintenancePolicyArgs
                     scope=exclusion.scope, end_time_behavior=exclusion.end_time_behavior
                 ),
             )
-            for exclusion in window.exclusions
+            for exclusion in platform.exclusions
         ],
     )
 
@@ -234,6 +250,19 @@ def _binary_authorization(spec: GkeCluster) -> gcp.container.ClusterBinaryAuthor
     if not spec.binary_authorization:
         return None
     return gcp.container.ClusterBinaryAuthorizationArgs(evaluation_mode="PROJECT_SINGLETON_POLICY_ENFORCE")
+
+
+def _secret_sync(platform: Platform) -> gcp.container.ClusterSecretSyncConfigArgs | None:
+    """The add-on that makes Secrets of entries in Secret Manager, and looks for new versions of them."""
+    if not teams_with_secrets(platform):
+        return None
+    container = gcp.container
+    return container.ClusterSecretSyncConfigArgs(
+        enabled=True,
+        rotation_config=container.ClusterSecretSyncConfigRotationConfigArgs(
+            enabled=True, rotation_interval=SECRET_ROTATION
+        ),
+    )
 
 
 def _addons(platform: Platform) -> gcp.container.ClusterAddonsConfigArgs:

@@ -9,6 +9,8 @@ from plan.admission_policy import Match, Policy
 
 POD_SECURITY = "tpu:kubernetes:PodSecurity"
 UNQUEUED_TPUS = "tpu:kubernetes:UnqueuedTpus"
+CREATED_POOLS = "tpu:kubernetes:CreatedPools"
+ACCOUNT_TOKENS = "tpu:kubernetes:AccountTokens"
 
 
 class AdmissionPolicy(pulumi.ComponentResource):
@@ -56,7 +58,9 @@ class AdmissionPolicy(pulumi.ComponentResource):
     def _binding(self, name: str, policy: Policy, access: ClusterAccess, made: pulumi.Resource) -> None:
         admission = k8s.admissionregistration.v1
         named = k8s.meta.v1.LabelSelectorRequirementArgs(
-            key=NAMESPACE_NAME_LABEL, operator="In", values=list(policy.namespaces)
+            key=NAMESPACE_NAME_LABEL,
+            operator="NotIn" if policy.elsewhere else "In",
+            values=list(policy.namespaces),
         )
         admission.ValidatingAdmissionPolicyBinding(
             f"{name}-binding",

@@ -1,22 +1,23 @@
 """The one place that makes a Kubernetes Provider of a cluster, and sets how objects inside are replaced and deleted."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-EXEC_API = "client.authentication.k8s.io"
+from plan import kubeconfig
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """`server`: the API server's URL; `ca`: its authority's certificate in PEM, in base64."""
+    """`server`: the API server's URL; `ca`: its authority's certificate in PEM, in base64; `jwks`: the keys that verify
+    tokens of its service accounts, in base64, empty where they are not known."""
 
     server: str
     ca: str
+    jwks: str = ""
 
     @property
     def host(self) -> str:
@@ -103,15 +104,7 @@ class Access(pulumi.ComponentResource):
 
 def gke_kubeconfig(endpoint: pulumi.Output[str], context: str) -> pulumi.Output[str]:
     """Kubeconfig for a GKE DNS endpoint: Google's public certificate, access by IAM, no credential inside."""
-    plugin = {
-        "apiVersion": f"{EXEC_API}/v1beta1",
-        "command": "gke-gcloud-auth-plugin",
-        "installHint": "gcloud components install gke-gcloud-auth-plugin",
-        "interactiveMode": "IfAvailable",
-        "provideClusterInfo": True,
-    }
-    server = {"server": pulumi.Output.concat("https://", endpoint)}
-    return pulumi.Output.json_dumps(_kubeconfig(context, server, plugin))
+    return pulumi.Output.json_dumps(kubeconfig.gke_kubeconfig(pulumi.Output.concat("https://", endpoint), context))
 
 
 def secret_kubeconfig(endpoint: Endpoint, secret: str, context: str) -> str:
@@ -121,22 +114,11 @@ def secret_kubeconfig(endpoint: Endpoint, secret: str, context: str) -> str:
     """
     _, project, _, name = secret.split("/")
     gcloud = {
-        "apiVersion": f"{EXEC_API}/v1",
+        "apiVersion": f"{kubeconfig.EXEC_API}/v1",
         "command": "gcloud",
         "args": ["secrets", "versions", "access", "latest", f"--secret={name}", f"--project={project}"],
         "installHint": "the gcloud CLI, logged in as somebody who may read the secret",
         "interactiveMode": "Never",
     }
     server = {"server": endpoint.server, "certificate-authority-data": endpoint.ca}
-    return json.dumps(_kubeconfig(context, server, gcloud))
-
-
-def _kubeconfig(context: str, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": context,
-        "contexts": [{"name": context, "context": {"cluster": context, "user": context}}],
-        "clusters": [{"name": context, "cluster": cluster}],
-        "users": [{"name": context, "user": {"exec": user}}],
-    }
+    return json.dumps(kubeconfig.kubeconfig(context, server, gcloud))

@@ -17,11 +17,14 @@ def account_with_rights(
     rules: Sequence[k8s.rbac.v1.PolicyRuleArgs],
     access: ClusterAccess,
     parent: pulumi.Resource,
+    annotations: Mapping[str, pulumi.Input[str]] | None = None,
 ) -> tuple[k8s.core.v1.ServiceAccount, k8s.rbac.v1.ClusterRoleBinding]:
     """A service account, bound to a ClusterRole of its own with `rules`."""
     rbac, metadata = k8s.rbac.v1, k8s.meta.v1.ObjectMetaArgs
     made = k8s.core.v1.ServiceAccount(
-        f"{name}-account", metadata=metadata(name=account, namespace=namespace), opts=access.options(parent)
+        f"{name}-account",
+        metadata=metadata(name=account, namespace=namespace, annotations=annotations),
+        opts=access.options(parent),
     )
     rights = rbac.ClusterRole(
         f"{name}-role", metadata=metadata(name=role), rules=list(rules), opts=access.options(parent)

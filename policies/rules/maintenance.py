@@ -4,15 +4,19 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from plan import tpu_provisioner
 from platform_config.cluster import MAX_EXCLUSIONS
 from policies import tokens
-from policies.registry import RESOURCE, Resource, Settings
+from policies.registry import RESOURCE, STACK, Resource, Settings, Stack, StackFinding
 from policies.values import UNKNOWN, Finding, at, is_set, items, refuse, require, settled, text
 
 HELD_SCOPES = ("NO_MINOR_OR_NODE_UPGRADES", "NO_UPGRADES")
 
 BEFORE_START = timedelta(days=1)
 """How far in the future an exclusion may begin: for time zones, and for an update on the next day."""
+
+
+NO_CHANNEL = "UNSPECIFIED"
 
 
 @RESOURCE.rule(
@@ -25,7 +29,23 @@ BEFORE_START = timedelta(days=1)
 )
 def release_channel(cluster: Resource, settings: Settings) -> Iterator[Finding]:
     yield from require(cluster.props, "releaseChannel.channel")
-    yield from refuse(cluster.props, "releaseChannel.channel", "UNSPECIFIED")
+
+
+@STACK.rule(
+    "no-release-channel",
+    reason="Off the channels there are no maintenance exclusions, and upgrades are forced at end of support. Only TPU"
+    " Provisioner needs such a cluster: its pools have no automatic upgrades.",
+    remedy="Choose RAPID, REGULAR, STABLE or EXTENDED",
+    source="CIS GKE Benchmark 5.5.4; GKE documentation, release channels; ai-on-gke/tpu-provisioner README.md",
+    cis=("5.5.4",),
+)
+def no_release_channel(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
+    deployments = stack.of_type("kubernetes:apps/v1:Deployment")
+    if any(at(each.props, "metadata.namespace") == tpu_provisioner.NAMESPACE for each in deployments):
+        return
+    for cluster in stack.of_type(tokens.CLUSTER):
+        for found in refuse(cluster.props, "releaseChannel.channel", NO_CHANNEL):
+            yield StackFinding(cluster.urn, found.path, found.message)
 
 
 @RESOURCE.rule(
@@ -53,7 +73,7 @@ def maintenance_window(cluster: Resource, settings: Settings) -> Iterator[Findin
 )
 def maintenance_exclusion(cluster: Resource, settings: Settings) -> Iterator[Finding]:
     path = "maintenancePolicy.maintenanceExclusions"
-    if not settled(cluster.props, path):
+    if not settled(cluster.props, path) or at(cluster.props, "releaseChannel.channel") == NO_CHANNEL:
         return
     exclusions = items(cluster.props, path)
     holding = [each for each in exclusions if text(each, "exclusionOptions.scope") in HELD_SCOPES]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sandbox.google.server import run
+from sandbox.google.server import listen, run
 from sandbox.google.world import World
 
 
@@ -22,7 +22,7 @@ def main(
     fresh_project: Annotated[bool, typer.Option(help="Projects start with hardly any API enabled.")] = False,
 ) -> None:
     """Serves the emulated Google Cloud APIs until interrupted."""
-    run(World(state, time_scale, fresh_project=fresh_project), port, ready_file, parent_pid)
+    run(World(state, time_scale, fresh_project=fresh_project), listen(port), ready_file, parent_pid)
 
 
 if __name__ == "__main__":

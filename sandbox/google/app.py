@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
@@ -18,7 +18,9 @@ from starlette.routing import Route as Path
 from starlette.types import Receive, Scope, Send
 
 from sandbox.google import container, machines
+from sandbox.google.callers import caller_of
 from sandbox.google.compute_types import self_link
+from sandbox.google.discovery import in_camel_case
 from sandbox.google.dispatch import handle, routed
 from sandbox.google.errors import GoogleError, invalid
 from sandbox.google.faults import Fault
@@ -26,15 +28,15 @@ from sandbox.google.group_members import unsettled
 from sandbox.google.inventory import inventory
 from sandbox.google.operations import now
 from sandbox.google.permissions import grant
-from sandbox.google.roles import require_usable
-from sandbox.google.service import new_id
+from sandbox.google.service import Media, new_id
 from sandbox.google.store import Change
-from sandbox.google.world import World
+from sandbox.google.world import SEEDED, World, stock_name
 
 log = logging.getLogger(__name__)
+# Before the paths of Cloud Storage, where content travels instead of JSON.
+UPLOAD, DOWNLOAD = "/upload", "/download"
+FORM = "application/x-www-form-urlencoded"
 HTTP_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
-# A bearer token that starts so stands for the access token of the service account whose e-mail follows.
-ACCOUNT_TOKEN = "sandbox-service-account:"
 
 
 class ConnectionCut(Response):
@@ -51,24 +53,16 @@ def _answer(error: GoogleError) -> JSONResponse:
     return JSONResponse(error.body(), error.code, error.headers)
 
 
-def _caller(world: World, request: Request) -> str:
-    """The e-mail of the service account whose token a request carries; "" for any other token, the deployer's."""
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not token.strip():
-        raise GoogleError(
-            "UNAUTHENTICATED",
-            "Request is missing required authentication credential. Expected OAuth 2 access token, login cookie or"
-            " other valid authentication credential.",
-        )
-    email = token.removeprefix(ACCOUNT_TOKEN) if token.startswith(ACCOUNT_TOKEN) else ""
-    if email:
-        require_usable(world, email)
-    return email
+def _response(answer: Any) -> Response:
+    return Response(answer.content, media_type=answer.type) if isinstance(answer, Media) else JSONResponse(answer)
 
 
-def _parsed(raw: bytes) -> Any:
+def _parsed(raw: bytes, kind: str) -> Any:
+    """A body as JSON. The token service also takes a form, whose fields have underscores."""
     if not raw:
         return {}
+    if kind == FORM:
+        return {in_camel_case(name): value for name, value in parse_qsl(raw.decode(errors="replace"))}
     try:
         return json.loads(raw)
     except ValueError as problem:
@@ -76,23 +70,22 @@ def _parsed(raw: bytes) -> Any:
 
 
 def _serve(world: World, request: Request, raw_path: str, raw_body: bytes) -> Response:
-    fault = world.faults.strike(request.method, raw_path)
+    fault = world.faults.strike(request.method, raw_path, raw_body.decode(errors="replace"))
     if fault and fault.kind == "slow":
         time.sleep(fault.seconds)
     if fault and fault.kind == "status":
-        status = {403: "PERMISSION_DENIED", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE"}[
-            fault.status
-        ]
-        message = "Permission denied." if fault.status == 403 else "The service is currently unavailable."
-        headers = {"Retry-After": str(fault.retry_after)}
-        return _answer(GoogleError(status, message, headers=headers))
+        return _answer(fault.refusal())
     if fault and fault.kind == "cut" and not fault.processed:
         return ConnectionCut()
     try:
-        route = routed(request.method, raw_path)
-        caller = _caller(world, request)
+        path = raw_path.removeprefix(UPLOAD).removeprefix(DOWNLOAD)
+        route = routed(request.method, path)
+        caller = "" if route.document.api == "sts" else caller_of(world, request.headers.get("authorization", ""))
         query = parse_qsl(request.url.query, keep_blank_values=True)
-        answer: Response = JSONResponse(handle(world, route, _parsed(raw_body), query, caller, fault))
+        kind = request.headers.get("content-type", "")
+        media = Media(raw_body, kind) if raw_path.startswith(f"{UPLOAD}/") else None
+        body = {} if media else _parsed(raw_body, kind)
+        answer = _response(handle(world, route, body, query, caller, fault, media))
     except GoogleError as error:
         answer = _answer(error)
     except Exception:
@@ -148,10 +141,12 @@ class ZoneSeed(_Input):
 
 
 class Stock(_Input):
-    """All machines of a type that a zone has for groups, those in use included; null: as many as anybody wants."""
+    """All machines of a type that a zone has for groups and autoscaled pools, those in use included; null: as many as
+    anybody wants. With a `model` this holds for machines of that capacity model alone."""
 
     zone: str
     machine_type: str
+    model: Literal["", "on-demand", "spot", "flex"] = ""
     machines: int | None = Field(ge=0)
 
 
@@ -251,7 +246,7 @@ def _reservations(world: World, request: Request, body: bytes) -> Any:
         "shareSettings": sharing,
         "reservationSharingPolicy": {"serviceShareType": "DISALLOW_ALL"},
     }
-    world.store.apply([Change("compute.reservations", path, reservation), Change("sandbox.seeded", path, {})])
+    world.store.apply([Change("compute.reservations", path, reservation), Change(SEEDED, path, {})])
     return reservation
 
 
@@ -267,7 +262,7 @@ def _stock(world: World, request: Request, body: bytes) -> None:
     stock = Stock.model_validate_json(body)
     world.machine(stock.machine_type, stock.zone)
     with world.store.lock:
-        world.store.put("sandbox.stock", f"{stock.zone}/{stock.machine_type}", {"machines": stock.machines})
+        world.store.put("sandbox.stock", stock_name(stock.zone, stock.machine_type, stock.model), stock.model_dump())
         waiting = unsettled(world)
     for operation in waiting:
         world.operations.start(operation)

@@ -50,7 +50,8 @@ class ClusterBackend(Protocol):
     """A control plane behind each emulated cluster. Called from worker threads, one call per cluster at a time.
 
     `cluster` and `pools` are the API's own JSON objects; each pool carries in addition `currentNodeCount`, the nodes it
-    has now in each of its `locations`. An exception fails the operation that caused the call.
+    has now in each of its `locations`, and `policyTopology`, the topology of the workload policy that it names ("" for
+    none). An exception fails the operation that caused the call.
     """
 
     def create(self, ref: ClusterRef, cluster: dict[str, Any]) -> ClusterEndpoint:

@@ -11,11 +11,12 @@ from sandbox.google.backend import ClusterRef
 from sandbox.google.compute import DERIVED
 from sandbox.google.compute_types import COLLECTIONS, full_name, self_link
 from sandbox.google.errors import GoogleError, exists, invalid, not_found, precondition
+from sandbox.google.faults import OPERATION_ERRORS, STOCKOUT
 from sandbox.google.networking import has_secondary_range
 from sandbox.google.operations import Operation, now
 from sandbox.google.service import CONTAINER, Call, dig, filled, fingerprint, handles, render, short
 from sandbox.google.store import Change, Resource
-from sandbox.google.world import World
+from sandbox.google.world import World, pool_model
 
 CLUSTERS = "container.clusters"
 POOLS = "container.nodePools"
@@ -118,6 +119,7 @@ _FEATURES: tuple[tuple[str, object, str], ...] = (
     ("nodePoolDefaults.nodeConfigDefaults.gcfsConfig.enabled", True, "artifactregistry"),
     ("nodePoolDefaults.nodeConfigDefaults.gcfsConfig.enabled", True, "containerfilesystem"),
     ("secretManagerConfig.enabled", True, "secretmanager"),
+    ("secretSyncConfig.enabled", True, "secretmanager"),
     ("securityPostureConfig.mode", "BASIC", "containersecurity"),
 )
 
@@ -791,7 +793,8 @@ def check_resize(world: World, path: str, pool: Resource, nodes: int) -> None:
 def autoscale(world: World, path: str, nodes: int) -> None:
     """Resizes a pool the way GKE's autoscaler does: at once, within its limits, and without an operation.
 
-    Raises GoogleError when the pool does not exist, is not autoscaled, or cannot have `nodes` nodes per zone.
+    Raises GoogleError when the pool does not exist, is not autoscaled, or cannot have `nodes` nodes per zone; where the
+    zone is out of stock, its reason is STOCKOUT. (A stock limits no other change of a pool's size.)
     """
     with world.store.lock:
         pool = world.store.get(POOLS, path)
@@ -805,8 +808,15 @@ def autoscale(world: World, path: str, nodes: int) -> None:
         if not least <= nodes <= most:
             raise precondition(f"Node pool {pool['name']} scales between {least} and {most} nodes, not to {nodes}.")
         check_resize(world, path, pool, nodes)
+        _check_stock(world, pool, nodes - world.pool_size(path))
         world.store.put(SIZES, path, {"nodes": nodes})
     world.tell_pools(path.partition("/nodePools/")[0])
+
+
+def _check_stock(world: World, pool: Resource, more: int) -> None:
+    machine, model = pool["config"]["machineType"], pool_model(pool["config"])
+    if more > 0 and any(more > world.free_machines(zone, machine, model) for zone in pool["locations"]):
+        raise GoogleError("RESOURCE_EXHAUSTED", OPERATION_ERRORS[STOCKOUT][1], reason=STOCKOUT)
 
 
 def _instance_groups(world: World, prefix: str) -> dict[str, Resource]:

@@ -50,6 +50,9 @@ MOUNTS = (
     Mount("/crm/v3/", "cloudresourcemanager.v3", "/crm/"),
     Mount("/sm/v1/", "secretmanager.v1", "/sm/"),
     Mount("/kms/v1/", "cloudkms.v1", "/kms/"),
+    Mount("/billing/v1/", "cloudbilling.v1", "/billing/"),
+    Mount("/ar/v1/", "artifactregistry.v1", "/ar/"),
+    Mount("/sts/v1/", "sts.v1", "/sts/"),
     Mount("/storage/v1/", "storage.v1", "/storage/v1/"),
     # gcloud's endpoint override for Kubernetes Engine takes a bare host
     Mount("/v1beta1/", "container.v1beta1", "/"),
@@ -168,6 +171,12 @@ def find_route(http_method: str, path: str) -> Route | None:
             match = found.match(http_method, path.removeprefix(mount.root))
             return Route(found, *match) if match else None
     return None
+
+
+def in_camel_case(name: str) -> str:
+    """A field or query parameter in the form of the documents; Google's front end takes snake_case too."""
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
 
 
 def unknown_query(method: Method, names: list[str]) -> list[tuple[str, str]]:

@@ -1,4 +1,8 @@
-"""Compute Engine's disks: made with their instance or on their own, attached to one instance at a time."""
+"""Compute Engine's disks: made with their instance or on their own, written by one instance at a time.
+
+A Hyperdisk ML is read by many once its access mode is READ_ONLY_MANY. The texts of these refusals are the emulator's
+own, and so is the refusal to go back: no source says what Google does then.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +19,14 @@ from sandbox.google.world import World
 DISK_TYPES = {
     "hyperdisk-balanced": (4, 65_536),
     "hyperdisk-extreme": (64, 65_536),
+    "hyperdisk-ml": (4, 65_536),
     "hyperdisk-throughput": (2_048, 32_768),
     "pd-balanced": (10, 65_536),
     "pd-extreme": (500, 65_536),
     "pd-ssd": (10, 65_536),
     "pd-standard": (10, 65_536),
 }
+HYPERDISK_ML, READ_ONLY_MANY = "hyperdisk-ml", "READ_ONLY_MANY"
 DEFAULT_TYPE = "pd-standard"
 IMAGE_SIZE_GB = 10
 
@@ -91,7 +97,22 @@ def _disk(call: Call, name: str, resource: Resource) -> Resource:
     size = int(resource.get("sizeGb") or max(least, IMAGE_SIZE_GB))
     if not least <= size <= most:
         raise invalid(f"Disk size: '{size} GB' is not valid for {kind}: it must be between {least} and {most} GB.")
-    return {**resource, **own, "sizeGb": str(size)}
+    return {**resource, **own, **_access_mode(call, name, kind, resource), "sizeGb": str(size)}
+
+
+def _access_mode(call: Call, name: str, kind: str, resource: Resource) -> Resource:
+    """How many instances a Hyperdisk may have, and for what; other types have no access mode."""
+    asked = resource.get("accessMode")
+    if not kind.startswith("hyperdisk-"):
+        if asked:
+            raise invalid(f"Access mode {asked} is not supported for disk type {kind}.")
+        return {}
+    if asked == READ_ONLY_MANY and kind != HYPERDISK_ML:
+        raise invalid(f"Access mode {asked} is not supported for disk type {kind}.")
+    old = call.store.get("compute.disks", name) or {}
+    if old.get("accessMode") == READ_ONLY_MANY and asked not in (None, READ_ONLY_MANY):
+        raise invalid(f"Access mode cannot be changed from {READ_ONLY_MANY} to {asked}.")
+    return {"accessMode": asked or "READ_WRITE_SINGLE"}
 
 
 def users(world: World, disk: str) -> list[str]:
@@ -165,7 +186,10 @@ def _present(call: Call, owner: str, disk: Resource) -> Resource:
     if found is None:
         raise not_found(name, compute=True)
     other = next((user for user in users(call.world, name) if user != owner), None)
-    if other and disk.get("mode", "READ_WRITE") == "READ_WRITE":
+    writes = disk.get("mode", "READ_WRITE") == "READ_WRITE"
+    if writes and found.get("accessMode") == READ_ONLY_MANY:
+        raise invalid(f"The disk {name} has the access mode {READ_ONLY_MANY}: attach it in mode READ_ONLY.")
+    if other and (writes or found.get("accessMode") == "READ_WRITE_SINGLE"):
         raise in_use("disk", name, other)
     return found
 

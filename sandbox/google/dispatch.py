@@ -7,7 +7,9 @@ from typing import Any
 
 # Imported for their handlers.
 from sandbox.google import (
+    artifact_registry,
     container,
+    federation,
     iam,
     instance_groups,
     instances,
@@ -19,17 +21,19 @@ from sandbox.google import (
     secrets_and_keys,
     storage,
 )
-from sandbox.google.discovery import Route, checked_body, find_route, unknown_query
+from sandbox.google.discovery import Route, checked_body, find_route, in_camel_case, unknown_query
 from sandbox.google.errors import GoogleError, violations
 from sandbox.google.faults import OPERATION_ERRORS, Fault
 from sandbox.google.operations import Operation
 from sandbox.google.permissions import check, test_permissions
 from sandbox.google.policies import stale
-from sandbox.google.service import HANDLERS, UNLOCKED, Call, render
+from sandbox.google.service import HANDLERS, UNLOCKED, Call, Media, render
 from sandbox.google.world import World
 
 HANDLER_MODULES = (
+    artifact_registry,
     container,
+    federation,
     iam,
     instance_groups,
     instances,
@@ -58,15 +62,18 @@ def handle(
     query: Sequence[tuple[str, str]],
     caller: str = "",
     fault: Fault | None = None,
+    media: Media | None = None,
 ) -> Any:
-    """What the API answers to a request, as JSON. Raises GoogleError for a refusal.
+    """What the API answers to a request, as JSON or Media. Raises GoogleError for a refusal.
 
-    `caller` is the e-mail of the service account that calls, "" the deployer; `fault` is one that strikes the request.
+    `caller` is who calls, in the form of `sandbox.google.callers`; `fault` is one that strikes the request; `media` is
+    what an upload brings.
     """
+    query = [(in_camel_case(name), value) for name, value in query]
     unknown = unknown_query(route.method, [name for name, _ in query])
     if unknown:
         raise violations(unknown)
-    call = Call(world, route, checked_body(route.document, route.method, body, route.params), query, caller)
+    call = Call(world, route, checked_body(route.document, route.method, body, route.params), query, caller, media)
     return _handled(call, fault)
 
 

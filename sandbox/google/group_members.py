@@ -17,17 +17,16 @@ from sandbox.google import machines
 from sandbox.google.compute import find
 from sandbox.google.compute_types import COLLECTIONS, TEMPLATES, relative, self_link
 from sandbox.google.errors import GoogleError
-from sandbox.google.faults import OPERATION_ERRORS
+from sandbox.google.faults import OPERATION_ERRORS, STOCKOUT
 from sandbox.google.instances import addressed
 from sandbox.google.networking import AddressPlan
 from sandbox.google.operations import Operation, now
-from sandbox.google.projects import project_number
+from sandbox.google.project_numbers import project_number
 from sandbox.google.service import dig, fingerprint, new_id, short
 from sandbox.google.store import Change, Resource
 from sandbox.google.world import AFTER, LAST, MEMBERS, World, instance_model
 
 GROUPS = ("instanceGroupManagers", "regionInstanceGroupManagers")
-STOCKOUT = "ZONE_RESOURCE_POOL_EXHAUSTED"
 CREATE, QUEUE = "compute.groupMembers.create", "compute.groupMembers.queue"
 
 

@@ -147,8 +147,8 @@ class Account:
     ) -> Resource:
         """The answer to any REST call; `path` as on the wire, e.g. "/sm/v1/projects/p/secrets/s"."""
         # These know the world, which knows this module.
+        from sandbox.google.callers import require_usable
         from sandbox.google.dispatch import handle, routed
-        from sandbox.google.roles import require_usable
 
         require_usable(self._world, self.email)
         route = routed(method, path)

@@ -8,7 +8,7 @@ from sandbox.google.compute_types import COLLECTIONS
 from sandbox.google.secrets_and_keys import KEY_VERSIONS
 from sandbox.google.service import short
 from sandbox.google.store import Resource
-from sandbox.google.world import World
+from sandbox.google.world import SEEDED, World
 
 
 def _always(world: World, name: str, value: Resource) -> bool:
@@ -16,7 +16,15 @@ def _always(world: World, name: str, value: Resource) -> bool:
 
 
 def _unless_seeded(world: World, name: str, value: Resource) -> bool:
-    return world.store.get("sandbox.seeded", name) is None
+    return world.store.get(SEEDED, name) is None
+
+
+def _of_own_bucket(world: World, name: str, value: Resource) -> bool:
+    return _unless_seeded(world, value["bucket"], value)
+
+
+def _usable_version(world: World, name: str, value: Resource) -> bool:
+    return value["state"] != "DESTROYED" and _unless_seeded(world, name, value)
 
 
 def _usable(world: World, name: str, value: Resource) -> bool:
@@ -29,21 +37,25 @@ KINDS: dict[str, Callable[[World, str, Resource], bool]] = {
     "compute.reservations": _unless_seeded,
     "container.clusters": _always,
     "container.nodePools": _always,
-    "iam.serviceAccounts": _always,
+    "iam.serviceAccounts": _unless_seeded,
     "iam.roles": lambda world, name, value: not value.get("deleted"),
-    "secretmanager.secrets": _always,
-    "secretmanager.versions": lambda world, name, value: value["state"] != "DESTROYED",
+    "secretmanager.secrets": _unless_seeded,
+    "secretmanager.versions": _usable_version,
     "cloudkms.cryptoKeys": _usable,
-    "storage.buckets": _always,
+    "storage.buckets": _unless_seeded,
+    "storage.objects": _of_own_bucket,
+    "artifactregistry.repositories": _always,
+    "iam.workloadIdentityPools": lambda world, name, value: value["state"] == "ACTIVE",
+    "iam.workloadIdentityPoolProviders": lambda world, name, value: value["state"] == "ACTIVE",
 }
 
 
 def inventory(world: World) -> dict[str, list[str]]:
     """Type -> names of everything that still exists, in creation order; types without any are left out.
 
-    Not counted: projects, enabled services (a setting, which `disable_on_destroy=False` keeps on purpose), seeded
-    reservations, soft-deleted roles, KMS key rings (Google never deletes them). IAM members of projects are listed as
-    "ROLE MEMBER"; policies of other resources go with their resource.
+    Not counted: projects, enabled services (a setting, which `disable_on_destroy=False` keeps on purpose), what
+    others own, soft-deleted roles and identity pools, KMS key rings (Google never deletes them). IAM members of
+    projects are listed as "ROLE MEMBER"; policies of other resources go with their resource.
     """
     found: dict[str, list[str]] = {}
     with world.store.lock:

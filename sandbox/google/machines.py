@@ -23,7 +23,8 @@ MAX_GROUP_SIZE = 2000  # VMs in one managed instance group
 class Generation:
     """One TPU generation. `cubes` bounds a 3-D slice, in 4x4x4 blocks; 0 means 2-D topologies.
 
-    `quota` and `spot_quota` are the regional Compute Engine metrics that its chips count against.
+    `quota` and `spot_quota` are the regional Compute Engine metrics that its chips count against; `devices_per_chip` is
+    how many devices frameworks show for a chip.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Generation:
     workload_policy: bool = False
     on_compute: bool = True
     min_version: str = ""
+    devices_per_chip: int = 1
 
     @property
     def dimensions(self) -> int:

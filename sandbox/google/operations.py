@@ -56,7 +56,8 @@ class Operation:
 
     `target` is the full name of what changes and `target_id` its number; `changes` are applied at the end, `on_error`
     instead when `error` ({"code", "message"}) is set. `follow` says what else has to happen before the operation is
-    over: "create", "delete" or "pools" of the API server of `cluster`, or one of the steps in `world.LAST`.
+    over: "create", "delete" or "pools" of the API server of `cluster`, or one of the steps in `world.LAST`. `response`
+    is what the operation shows once it is done, where its API has that.
     """
 
     method: str
@@ -70,6 +71,7 @@ class Operation:
     follow: str = ""
     cluster: str = ""
     error: dict[str, Any] | None = None
+    response: dict[str, Any] = field(default_factory=dict)
     name: str = ""
     started: float = 0.0
     seconds: float = 0.0

@@ -1,20 +1,23 @@
 """Which IAM permission each method needs, and the refusal of callers who lack it.
 
 The deployer may do everything until a set of granted permissions is given: then it has exactly those. Service accounts
-have what the policies of the project and of the resource give them. Permission names and the exceptions below follow
-Google's IAM permissions reference and each API's method documentation.
+have what the policies of the project and of the resource give them; whether one may act as another is up to the
+policies of that other account and of its project. Permission names and the exceptions below follow Google's IAM
+permissions reference and each API's method documentation.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from sandbox.google.errors import GoogleError
-from sandbox.google.roles import allows
+from sandbox.google.roles import ACT_AS, allows
 from sandbox.google.service import Call, dig
 from sandbox.google.world import World
 
 GRANTED = ("sandbox.permissions", "granted")
+
 
 # Words of method ids that permissions put differently.
 VERBS = {"insert": "create", "patch": "update", "aggregatedList": "list", "batchEnable": "enable", "batchGet": "get"}
@@ -46,6 +49,7 @@ SPECIAL = {
     f"{_CLUSTER}.nodePools.get": "container.clusters.get",
     f"{_CLUSTER}.nodePools.list": "container.clusters.get",
     "cloudresourcemanager.projects.get": "resourcemanager.projects.get",
+    "cloudbilling.projects.getBillingInfo": "resourcemanager.projects.get",
     "cloudresourcemanager.projects.getIamPolicy": "resourcemanager.projects.getIamPolicy",
     "cloudresourcemanager.projects.setIamPolicy": "resourcemanager.projects.setIamPolicy",
     "iam.projects.serviceAccounts.patch": "iam.serviceAccounts.update",
@@ -55,6 +59,17 @@ SPECIAL = {
     "compute.disks.resize": "compute.disks.resize",
     "compute.reservations.resize": "compute.reservations.resize",
     "secretmanager.projects.secrets.addVersion": "secretmanager.versions.add",
+    "artifactregistry.projects.locations.operations.get": "",
+    "iam.projects.locations.workloadIdentityPools.operations.get": "",
+    "iam.projects.locations.workloadIdentityPools.providers.operations.get": "",
+    "sts.token": "",
+    **{
+        f"iam.projects.locations.workloadIdentityPools.providers.{verb}": f"iam.workloadIdentityPoolProviders.{named}"
+        for verb, named in (
+            *((verb, verb) for verb in ("create", "delete", "get", "list", "undelete")),
+            ("patch", "update"),
+        )
+    },
 }
 # Methods on parts of a resource that its own permissions cover: method prefix -> (reading, changing).
 PARTS = {
@@ -84,7 +99,7 @@ ALSO: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
         (("metadata", "items"), "compute.instances.setMetadata"),
         (("tags", "items"), "compute.instances.setTags"),
         (("serviceAccounts",), "compute.instances.setServiceAccount"),
-        (("serviceAccounts",), "iam.serviceAccounts.actAs"),
+        (("serviceAccounts",), ACT_AS),
     ),
     "compute.instances.attachDisk": ((("source",), "compute.disks.use"),),
     "compute.instanceGroups.addInstances": ((("instances",), "compute.instances.use"),),
@@ -96,16 +111,16 @@ ALSO: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
         (("backendService",), "compute.regionBackendServices.use"),
         (("subnetwork",), "compute.subnetworks.use"),
     ),
-    "compute.instanceTemplates.insert": ((("properties", "serviceAccounts"), "iam.serviceAccounts.actAs"),),
-    "compute.regionInstanceTemplates.insert": ((("properties", "serviceAccounts"), "iam.serviceAccounts.actAs"),),
+    "compute.instanceTemplates.insert": ((("properties", "serviceAccounts"), ACT_AS),),
+    "compute.regionInstanceTemplates.insert": ((("properties", "serviceAccounts"), ACT_AS),),
     "compute.instanceGroupManagers.insert": (
         (("versions",), "compute.instanceTemplates.useReadOnly"),
         (("versions",), "compute.instances.create"),
         (("resourcePolicies", "workloadPolicy"), "compute.resourcePolicies.use"),
     ),
     "compute.addresses.insert": ((("subnetwork",), "compute.subnetworks.use"),),
-    f"{_CLUSTER}.create": ((("cluster", "nodeConfig", "serviceAccount"), "iam.serviceAccounts.actAs"),),
-    f"{_CLUSTER}.nodePools.create": ((("nodePool", "config", "serviceAccount"), "iam.serviceAccounts.actAs"),),
+    f"{_CLUSTER}.create": ((("cluster", "nodeConfig", "serviceAccount"), ACT_AS),),
+    f"{_CLUSTER}.nodePools.create": ((("nodePool", "config", "serviceAccount"), ACT_AS),),
 }
 
 
@@ -125,16 +140,20 @@ def permission_for(method: str) -> str:
 
 def needed(method: str, body: object) -> list[str]:
     """Every permission a call needs."""
-    also = [permission for path, permission in ALSO.get(method, ()) if _names(body, path)]
+    also = [permission for path, permission in ALSO.get(method, ()) if any(_found(body, path))]
     own = permission_for(method)
     return [permission for permission in (own, *also) if permission]
 
 
-def _names(value: object, path: tuple[str, ...]) -> bool:
-    """Whether a body has something at a path."""
+def _found(value: object, path: tuple[str, ...]) -> Iterator[object]:
+    """What a body has at a path, empty values left out."""
     if isinstance(value, list):
-        return any(_names(entry, path) for entry in value)
-    return _names(dig(value, path[0]), path[1:]) if path and value else bool(value)
+        for entry in value:
+            yield from _found(entry, path)
+    elif path and value:
+        yield from _found(dig(value, path[0]), path[1:])
+    elif value:
+        yield value
 
 
 def grant(world: World, permissions: list[str] | None) -> None:
@@ -148,9 +167,13 @@ def granted(world: World, permission: str) -> bool:
 
 
 def permitted(call: Call, permission: str) -> bool:
+    return _holds(call, permission, _policy_holders(call))
+
+
+def _holds(call: Call, permission: str, resources: list[str]) -> bool:
     if not call.caller:
         return granted(call.world, permission)
-    return allows(call.world, call.caller, permission, _policy_holders(call))
+    return allows(call.world, call.caller, permission, resources)
 
 
 def _policy_holders(call: Call) -> list[str]:
@@ -168,24 +191,59 @@ def bucket_policy(bucket: str) -> str:
 
 
 def check(call: Call) -> None:
-    """403 PERMISSION_DENIED naming the first permission the caller lacks."""
+    """403 PERMISSION_DENIED naming the first permission the caller lacks; whether a bucket exists, anybody may know."""
+    bucket = call.params.get("bucket", "") if call.route.document.api == "storage" else ""
+    if bucket and call.store.get("storage.buckets", bucket) is None:
+        raise GoogleError("NOT_FOUND", "The specified bucket does not exist.")
     for permission in needed(call.method, call.body):
-        if not permitted(call, permission):
-            raise _denied(call, permission)
+        if permission == ACT_AS:
+            _check_act_as(call)
+        else:
+            require(call, permission)
 
 
-def _denied(call: Call, permission: str) -> GoogleError:
+def require(call: Call, permission: str) -> None:
+    """403 PERMISSION_DENIED unless the caller holds one more permission on what the call is about."""
+    if not permitted(call, permission):
+        raise _denied(call, permission)
+
+
+def _check_act_as(call: Call) -> None:
+    """403 unless the caller may act as each account that the body hands to a machine."""
+    paths = [path for path, permission in ALSO[call.method] if permission == ACT_AS]
+    for found in (each for path in paths for each in _found(call.body, path)):
+        email = str(dig(found, "email") if isinstance(found, dict) else found)
+        if not _holds(call, ACT_AS, _account_holders(call, email)):
+            raise _denied(call, ACT_AS, email)
+
+
+def _account_holders(call: Call, email: str) -> list[str]:
+    """An account and its project, by the names their policies are kept under."""
+    for name, account in call.store.all("iam.serviceAccounts").items():
+        if account["email"] == email:
+            return ["/".join(name.split("/")[:2]), name]
+    return [f"projects/{call.project}"]  # Google's own default account
+
+
+def _denied(call: Call, permission: str, account: str = "") -> GoogleError:
     resource = f"projects/{call.project}"
     api = call.route.document.api
-    if permission == "iam.serviceAccounts.actAs":
+    if permission == ACT_AS:
         text = (
-            "The user does not have access to service account. Ask a project owner to grant you the"
+            f'The user does not have access to service account "{account}". Ask a project owner to grant you the'
             f" iam.serviceAccountUser role on the service account. Missing permission: {permission}."
         )
     elif api == "compute":
         text = f"Required '{permission}' permission for '{resource}'"
     elif api == "container":
         text = f'Required "{permission}" permission(s) for "{resource}".'
+    elif api == "storage":
+        kind = "object" if "object" in call.params else "bucket"
+        who = call.caller.partition(",")[0] if "@" in call.caller else "Caller"
+        text = (
+            f"{who.removeprefix('user:')} does not have {permission} access to the Google Cloud Storage {kind}."
+            f" Permission '{permission}' denied on resource (or it may not exist)."
+        )
     else:
         text = (
             f"Permission '{permission}' denied on resource '//{api}.googleapis.com/{_policy_holders(call)[-1]}'"

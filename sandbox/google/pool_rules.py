@@ -107,19 +107,8 @@ def check_size(world: World, pool: Resource, nodes: int) -> None:
 
 def _slice_hosts(world: World, pool: Resource) -> int:
     machine = machines.machine_type(pool["config"]["machineType"])
-    topology = dig(pool, "placementPolicy", "tpuTopology") or policy_topology(world, pool)
+    topology = dig(pool, "placementPolicy", "tpuTopology") or world.policy_topology(pool)
     return (machine.hosts(topology) or 1) if machine and topology else 1
-
-
-def policy_topology(world: World, pool: Resource) -> str:
-    """The accelerator topology of the workload policy a pool names; "" without one."""
-    name = dig(pool, "placementPolicy", "policyName")
-    if not name:
-        return ""
-    project = pool["selfLink"].partition("projects/")[2].split("/")[0]
-    full = full_name(name, COLLECTIONS["resourcePolicies"], project, pool["locations"][0])
-    policy = world.store.get("compute.resourcePolicies", full) or {}
-    return str(dig(policy, "workloadPolicy", "acceleratorTopology") or "")
 
 
 def _name(case: Case) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from sandbox.google import machines
 from sandbox.google.errors import GoogleError, invalid, not_found
 from sandbox.google.operations import Operation
 from sandbox.google.policies import get_policy, set_policy
+from sandbox.google.project_numbers import project_number
 from sandbox.google.service import Call, handles, render, short
 from sandbox.google.store import Change, Resource
 from sandbox.google.world import DEFAULT_QUOTA
@@ -16,11 +15,6 @@ CREATED = "2026-01-01T00:00:00.000Z"
 SERVICES = "serviceusage.services"
 MAX_BATCH = 20  # services in one batchEnable call
 MAX_BATCH_READ = 30  # services in one batchGet call
-
-
-def project_number(project: str) -> str:
-    """A twelve-digit number that belongs to a project id."""
-    return str(10**11 + int(hashlib.sha256(project.encode()).hexdigest()[:9], 16) % (9 * 10**11))
 
 
 @handles("cloudresourcemanager.projects.get")
@@ -32,6 +26,13 @@ def get_project(call: Call) -> Resource:
         return {**own, "lifecycleState": "ACTIVE"}
     own = {"name": f"projects/{number}", "projectId": project, "displayName": project, "createTime": CREATED}
     return {**own, "state": "ACTIVE", "etag": "W/sandbox"}
+
+
+@handles("cloudbilling.projects.getBillingInfo")
+def billing_info(call: Call) -> Resource:
+    """Every project has an account for its bills."""
+    account = {"billingAccountName": "billingAccounts/000000-000000-000000", "billingEnabled": True}
+    return {"name": f"projects/{call.project}/billingInfo", "projectId": call.project, **account}
 
 
 @handles("cloudresourcemanager.projects.getIamPolicy")

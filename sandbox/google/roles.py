@@ -1,22 +1,30 @@
-"""Which service account may do what: policy bindings, and the permissions of the roles they name."""
+"""Which caller may do what: policy bindings, and the permissions of the roles they name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from sandbox.google.errors import GoogleError
+from sandbox.google.callers import members
 from sandbox.google.policies import get_policy
+from sandbox.google.project_numbers import project_number
 from sandbox.google.world import World
 
 _PROJECT = ("resourcemanager.projects.get", "resourcemanager.projects.list")
+ACT_AS = "iam.serviceAccounts.actAs"
+AGENT_ROLE = "roles/container.serviceAgent"
+_IMAGES_READ = (
+    *("artifactregistry.*.get", "artifactregistry.*.list", "artifactregistry.repositories.downloadArtifacts"),
+    *_PROJECT,
+)
 _VERSION_MANAGER = ("add", "destroy", "disable", "enable", "get", "list")
 # Predefined roles that machines are given, and the basic ones; from Google's IAM roles and permissions index, cut to
 # the services this emulator serves. A role that is not listed grants nothing here.
 PREDEFINED: dict[str, tuple[str, ...]] = {
     "roles/owner": ("*",),
     "roles/viewer": ("*.get", "*.list"),
-    "roles/artifactregistry.reader": ("artifactregistry.*.get", "artifactregistry.*.list"),
+    "roles/artifactregistry.reader": _IMAGES_READ,
+    "roles/artifactregistry.writer": (*_IMAGES_READ, "artifactregistry.repositories.uploadArtifacts"),
     "roles/compute.admin": ("compute.*", *_PROJECT),
     "roles/compute.instanceAdmin.v1": (
         "compute.disks.*",
@@ -47,8 +55,14 @@ PREDEFINED: dict[str, tuple[str, ...]] = {
         *_PROJECT,
     ),
     "roles/compute.viewer": ("compute.*.get", "compute.*.list", *_PROJECT),
+    "roles/container.clusterAdmin": ("container.clusters.*", "container.operations.*", *_PROJECT),
+    "roles/container.clusterViewer": (
+        *(f"container.clusters.{verb}" for verb in ("connect", "get", "list")),
+        *_PROJECT,
+    ),
+    AGENT_ROLE: ("compute.*", "container.*", ACT_AS, "iam.serviceAccounts.get", *_PROJECT),
     "roles/iam.serviceAccountUser": (
-        "iam.serviceAccounts.actAs",
+        ACT_AS,
         "iam.serviceAccounts.get",
         "iam.serviceAccounts.list",
         *_PROJECT,
@@ -71,6 +85,12 @@ PREDEFINED: dict[str, tuple[str, ...]] = {
         *_PROJECT,
     ),
     "roles/storage.admin": ("storage.*", *_PROJECT),
+    "roles/storage.bucketViewer": ("storage.buckets.get", "storage.buckets.list"),
+    "roles/storage.legacyBucketReader": (
+        "storage.buckets.get",
+        "storage.multipartUploads.list",
+        "storage.objects.list",
+    ),
     "roles/storage.objectAdmin": ("storage.objects.*", *_PROJECT),
     "roles/storage.objectCreator": ("storage.objects.create", *_PROJECT),
     "roles/storage.objectUser": ("storage.objects.*", *_PROJECT),
@@ -78,31 +98,30 @@ PREDEFINED: dict[str, tuple[str, ...]] = {
 }
 
 
-def require_usable(world: World, email: str) -> None:
-    """401 UNAUTHENTICATED unless a service account exists and is not disabled."""
-    account = _account(world, email)
-    if account is None or account.get("disabled"):
-        raise GoogleError("UNAUTHENTICATED", f"Service account {email} does not exist or is disabled.")
-
-
-def _account(world: World, email: str) -> dict[str, object] | None:
-    accounts = world.store.all("iam.serviceAccounts").values()
-    return next((account for account in accounts if account["email"] == email), None)
-
-
-def allows(world: World, email: str, permission: str, resources: Sequence[str]) -> bool:
-    """Whether a service account holds a permission on a resource or on one of those it is part of.
+def allows(world: World, caller: str, permission: str, resources: Sequence[str]) -> bool:
+    """Whether a caller holds a permission on a resource or on one of those it is part of.
 
     `resources` are the names under which the store keeps policies, e.g. a project and a secret in it. A binding with a
     condition grants nothing: the emulator does not evaluate conditions.
     """
-    member = f"serviceAccount:{email}"
-    return any(grants(world, role, permission) for resource in resources for role in _roles_of(world, resource, member))
+    own = frozenset(members(caller))
+    return any(grants(world, role, permission) for resource in resources for role in _roles_of(world, resource, own))
 
 
-def _roles_of(world: World, resource: str, member: str) -> Iterator[str]:
+def service_agent(project: str) -> str:
+    """The e-mail of the account with which GKE itself works in a project.
+
+    Google gives it AGENT_ROLE on the project. Here the project's policy does not show that, and nobody can revoke it.
+    """
+    return f"service-{project_number(project)}@container-engine-robot.iam.gserviceaccount.com"
+
+
+def _roles_of(world: World, resource: str, own: frozenset[str]) -> Iterator[str]:
+    kind, _, name = resource.partition("/")
+    if kind == "projects" and f"serviceAccount:{service_agent(name)}" in own:
+        yield AGENT_ROLE
     for binding in get_policy(world, resource).get("bindings", []):
-        if member in binding["members"] and "condition" not in binding:
+        if own.intersection(binding["members"]) and "condition" not in binding:
             yield binding["role"]
 
 

@@ -81,7 +81,7 @@ def serving(
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="emulator", daemon=True)
     thread.start()
     try:
-        yield Emulator(f"http://{HOST}:{listener.getsockname()[1]}", world)
+        yield Emulator(url_of(listener), world)
     finally:
         server.should_exit = True
         thread.join()
@@ -89,7 +89,11 @@ def serving(
         world.close()
 
 
-def run(world: World, port: int = 0, ready_file: Path | None = None, parent_pid: int | None = None) -> None:
+def url_of(listener: socket.socket) -> str:
+    return f"http://{HOST}:{listener.getsockname()[1]}"
+
+
+def run(world: World, listener: socket.socket, ready_file: Path | None = None, parent_pid: int | None = None) -> None:
     """Serves a world until the process is told to end, then closes the world. Call it from the main thread.
 
     Once it listens, `ready_file` gets {"url", "pid"} in one step; without a file the URL is printed. The process ends
@@ -97,8 +101,7 @@ def run(world: World, port: int = 0, ready_file: Path | None = None, parent_pid:
     """
     if parent_pid is not None:
         _follow_parent(parent_pid)
-    listener = listen(port)
-    url = f"http://{HOST}:{listener.getsockname()[1]}"
+    url = url_of(listener)
     if ready_file:
         _write_atomically(ready_file, json.dumps({"url": url, "pid": os.getpid()}))
     else:

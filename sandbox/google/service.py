@@ -23,11 +23,19 @@ CONTAINER = "https://container.googleapis.com/v1beta1/"
 
 
 @dataclass(frozen=True)
+class Media:
+    """Content that travels as it is, with its media type: of an upload, or as an answer."""
+
+    content: bytes
+    type: str
+
+
+@dataclass(frozen=True)
 class Call:
     """One request that has a route and a body its schema accepts.
 
-    `parameters` are those of the query, in order. `caller` is the e-mail of the service account whose token the
-    request carries, "" for the deployer's.
+    `parameters` are those of the query, in order. `caller` is whose token the request carries, in the form of
+    `sandbox.google.callers`. `media` is what an upload brings in place of a body.
     """
 
     world: World
@@ -35,6 +43,7 @@ class Call:
     body: Resource
     parameters: Sequence[tuple[str, str]]
     caller: str = ""
+    media: Media | None = None
 
     @property
     def query(self) -> Mapping[str, str]:
@@ -67,7 +76,7 @@ class Call:
         return rest[0] if first == "projects" else first
 
 
-Handler = Callable[[Call], "Resource | Operation"]
+Handler = Callable[[Call], "Resource | Operation | Media"]
 SomeHandler = TypeVar("SomeHandler", bound=Callable[[Call], Any])
 HANDLERS: dict[str, Handler] = {}
 UNLOCKED: set[str] = set()  # methods that wait for others and must not hold the store meanwhile
@@ -182,10 +191,19 @@ def _container_operation(operation: Operation) -> Resource:
     return shown
 
 
+def _operation_name(operation: Operation) -> str:
+    """Artifact Registry has operations below a location, the pools of IAM below what changes, others by themselves."""
+    parent = {
+        "artifactregistry": f"projects/{operation.project}/locations/{operation.location}/",
+        "iam": f"{operation.target}/",
+    }
+    return f"{parent.get(operation.api, '')}operations/{operation.name}"
+
+
 def _rpc_operation(operation: Operation) -> Resource:
-    shown: Resource = {"name": f"operations/{operation.name}", "done": operation.done}
+    shown: Resource = {"name": _operation_name(operation), "done": operation.done}
     if operation.done and operation.error:
         shown["error"] = {"code": operation.error["code"], "message": operation.error["message"]}
     elif operation.done:
-        shown["response"] = {"@type": "type.googleapis.com/google.protobuf.Empty"}
+        shown["response"] = operation.response or {"@type": "type.googleapis.com/google.protobuf.Empty"}
     return shown

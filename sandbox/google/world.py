@@ -12,19 +12,30 @@ from typing import Any
 
 from sandbox.google import machines
 from sandbox.google.backend import ClusterBackend, ClusterRef, NoBackend
+from sandbox.google.compute_types import COLLECTIONS, full_name
 from sandbox.google.errors import GoogleError, invalid, quota_exceeded
 from sandbox.google.faults import Faults
 from sandbox.google.guests import INSTANCES, Guests, Messenger, NoGuests
 from sandbox.google.operations import Operation, Operations
+from sandbox.google.project_numbers import project_number
 from sandbox.google.service import dig, short
 from sandbox.google.store import Change, Resource, Store
 
 # What Google enables in every new project, and the APIs the emulator serves.
 BORN_SERVICES = ("logging", "monitoring", "servicemanagement", "serviceusage", "storage", "storage-api", "bigquery")
-SERVED_SERVICES = ("compute", "container", "iam", "cloudresourcemanager", "secretmanager", "cloudkms", "storage")
+SERVED_SERVICES = (
+    "artifactregistry",
+    "cloudkms",
+    "cloudresourcemanager",
+    "compute",
+    "container",
+    "iam",
+    "secretmanager",
+    "storage",
+    "sts",
+)
 # APIs behind features of other APIs, which is all that the emulator knows of them.
 FEATURE_SERVICES = (
-    "artifactregistry",
     "binaryauthorization",
     "containerfilesystem",
     "containersecurity",
@@ -33,6 +44,8 @@ FEATURE_SERVICES = (
 DEFAULT_QUOTA = 1_000_000.0  # of every metric in every region, unless set
 # Store kind: the full names of the instances of a group, managed or not, by the group's full name.
 MEMBERS = "compute.groupInstances"
+# Store kind: the names of what was there before, made by nobody who uses the emulator.
+SEEDED = "sandbox.seeded"
 TRAFFIC_KEPT = 100_000  # newest requests
 # A reservation, or a part of it, as reservation affinities name it: of the own project by its bare name.
 RESERVATION_VALUE = re.compile(
@@ -52,7 +65,7 @@ class World:
 
     `time_scale` divides realistic durations (0: no operation takes any time). `fresh_project` starts projects the way
     Google hands them out, with few APIs enabled and no workload identity pool; otherwise projects have been in use.
-    `guests` is what runs inside machines; nothing by default.
+    `guests` is what runs inside machines; nothing by default. `lay_others` makes what others own in an empty world.
     """
 
     def __init__(
@@ -64,6 +77,7 @@ class World:
         guests: Guests | None = None,
     ) -> None:
         self.store = Store(state)
+        self.lay_others: Callable[[], None] = lambda: None
         self.backend = backend or NoBackend()
         self.fresh_project = fresh_project
         self.faults = Faults()
@@ -92,6 +106,7 @@ class World:
         self.traffic.clear()
         for path in clusters:
             self.backend.delete(ClusterRef.parse(path))
+        self.lay_others()
 
     def record(self, request: Resource) -> None:
         with self.store.lock:
@@ -114,8 +129,22 @@ class World:
         with self._cluster_locks[cluster]:
             if self.store.get("container.clusters", cluster) is None:
                 return
-            sized = [{**p, "currentNodeCount": self.pool_size(n)} for n, p in self.pools(cluster).items()]
-            self.backend.pools_changed(ClusterRef.parse(cluster), sized)
+            pools = self.pools(cluster).items()
+            shown = [
+                {**p, "currentNodeCount": self.pool_size(n), "policyTopology": self.policy_topology(p)}
+                for n, p in pools
+            ]
+            self.backend.pools_changed(ClusterRef.parse(cluster), shown)
+
+    def policy_topology(self, pool: Resource) -> str:
+        """The accelerator topology of the workload policy a pool names; "" without one."""
+        name = dig(pool, "placementPolicy", "policyName")
+        if not name:
+            return ""
+        project = pool["selfLink"].partition("projects/")[2].split("/")[0]
+        full = full_name(name, COLLECTIONS["resourcePolicies"], project, pool["locations"][0])
+        policy = self.store.get("compute.resourcePolicies", full) or {}
+        return str(dig(policy, "workloadPolicy", "acceleratorTopology") or "")
 
     def _follow(self, operation: Operation) -> list[Change]:
         """What is left to apply once the back end has done its part of an operation."""
@@ -171,7 +200,9 @@ class World:
     def enabled_services(self, project: str) -> list[str]:
         """Full service names such as "compute.googleapis.com", sorted."""
         born = BORN_SERVICES if self.fresh_project else BORN_SERVICES + SERVED_SERVICES + FEATURE_SERVICES
-        state = self.store.get("serviceusage.services", project) or {}
+        # Google also takes a project's number, which names of long operations have.
+        states = self.store.all("serviceusage.services").items()
+        state = next((found for name, found in states if project in (name, project_number(name))), {})
         enabled = {f"{name}.googleapis.com": True for name in born} | state
         return sorted(name for name, on in enabled.items() if on)
 
@@ -235,14 +266,20 @@ class World:
 
     def free_machines(self, zone: str, machine: str, model: str) -> float:
         """How many more machines of a type a zone has; reserved ones (model as in `demand`) are not of its stock."""
-        stock: int | None = (self.store.get("sandbox.stock", f"{zone}/{machine}") or {}).get("machines")
-        if stock is None or model == "reserved":
+        if model == "reserved":
+            return math.inf
+        return min(self._free(zone, machine, ""), self._free(zone, machine, model))
+
+    def _free(self, zone: str, machine: str, model: str) -> float:
+        """What is left of one stock: of all machines of a type, or of those of one capacity model."""
+        stock: int | None = (self.store.get("sandbox.stock", stock_name(zone, machine, model)) or {}).get("machines")
+        if stock is None:
             return math.inf
         used = sum(
             count
             for project in self._projects()
             for place, name, taken_as, count in self._machines_in_use(project)
-            if place == zone and name == machine and taken_as != "reserved"
+            if place == zone and name == machine and taken_as != "reserved" and model in ("", taken_as)
         )
         return max(stock - used, 0)
 
@@ -316,6 +353,11 @@ class World:
                 f"Specified reservation {found['name']} does not have available resources for the request:"
                 f" {count} VMs requested, {free} of {total} free."
             )
+
+
+def stock_name(zone: str, machine: str, model: str) -> str:
+    """The name under which the store keeps a zone's stock of a machine type; model "": of all capacity models."""
+    return f"{zone}/{machine}/{model}" if model else f"{zone}/{machine}"
 
 
 def pool_model(config: Resource) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sandbox.adapter import MachineNames
+from sandbox.hosts.hosts import PLAYED, Real
 from sandbox.kubernetes.contexts import Contexts
 from sandbox.kubernetes.kubeadm import ClusterSettings, KubeadmCluster
 from sandbox.kubernetes.node_agents import Hosts
@@ -26,14 +27,25 @@ class _Kept:
 class Clusters:
     """Starts a cluster with its first machine, stops it with its last one, and forgets it with its disk.
 
-    Each lives in a folder below `run_dir`; `names` are those inside. `token` is the sandbox's administrator token.
+    Each lives in a folder below `run_dir`; `names` are those inside. `token` is the sandbox's administrator token,
+    `status_seconds` how often a node writes an unchanged status.
     """
 
-    def __init__(self, names: MachineNames, run_dir: Path, token: str, contexts: Contexts) -> None:
+    def __init__(
+        self,
+        names: MachineNames,
+        run_dir: Path,
+        token: str,
+        contexts: Contexts,
+        status_seconds: float,
+        real: Real = PLAYED,
+    ) -> None:
+        self._real = real
         self._names = names
         self._run_dir = run_dir
         self._token = token
         self._contexts = contexts
+        self._status_seconds = status_seconds
         self._running: dict[str, _Kept] = {}
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
@@ -42,7 +54,8 @@ class Clusters:
         with self._locks[disk]:
             kept = self._running.get(disk)
             if kept is None:
-                cluster = KubeadmCluster(self._folder(disk), settings, self._names, hosts, self._token)
+                folder, status = self._folder(disk), self._status_seconds
+                cluster = KubeadmCluster(folder, settings, self._names, hosts, self._token, status, self._real)
                 cluster.start()
                 kept = self._running[disk] = _Kept(cluster)
                 self._contexts.add(f"gce_{project}_{settings.name}", cluster.plane)

@@ -12,7 +12,9 @@ from sandbox.guests.control_plane import ControlPlaneMachine, disk_numbers
 from sandbox.guests.node import NodeMachine
 from sandbox.guests.project import Project
 from sandbox.guests.script import Script
+from sandbox.hosts.hosts import PLAYED, Real
 from sandbox.kubernetes.contexts import Contexts
+from sandbox.kubernetes.control_plane import STATUS_SECONDS
 
 ROLES: dict[str, type[ControlPlaneMachine] | type[NodeMachine]] = {
     CONTROL_PLANE: ControlPlaneMachine,
@@ -22,11 +24,19 @@ ROLES: dict[str, type[ControlPlaneMachine] | type[NodeMachine]] = {
 
 class VirtualMachines:
     """The emulator's `Guests`, for machines with these names. Clusters live below `run_dir`, and in the kubeconfig of
-    `contexts`."""
+    `contexts`. `real` says how many hosts of each cluster run containers."""
 
-    def __init__(self, names: MachineNames, run_dir: Path, token: str, contexts: Contexts) -> None:
+    def __init__(
+        self,
+        names: MachineNames,
+        run_dir: Path,
+        token: str,
+        contexts: Contexts,
+        status_seconds: float = STATUS_SECONDS,
+        real: Real = PLAYED,
+    ) -> None:
         self._names = names
-        self._clusters = Clusters(names, run_dir, token, contexts)
+        self._clusters = Clusters(names, run_dir, token, contexts, status_seconds, real)
         self._projects: dict[str, Project] = {}
         self._scripts: dict[str, Script] = {}  # by the machine's number
 

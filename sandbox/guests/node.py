@@ -42,7 +42,12 @@ class NodeMachine:
         secret = read_join_secret(self._cloud, machine, wanted.join_secret)
         if cluster := self._clusters.at(secret.apiServer):
             require_connection(self._cloud, machine, cluster.settings.api_address, API_PORT)
-        join(secret, kubelet(machine, wanted, _labels(machine, wanted), wanted.node_taints))
+        own = kubelet(machine, wanted, _labels(machine, wanted), wanted.node_taints)
+        if cluster:
+            own = cluster.placed(own)
+        join(secret, own)
+        if cluster and own.real:
+            cluster.begin_host(own, machine.alias_ranges[0])
         self._api_server = secret.apiServer
         self.script.say(f"joined {secret.apiServer} as {machine.short_name}")
 

@@ -8,7 +8,8 @@ cloud-controller-manager of self-managed clusters.
 For whoever hosts clusters (the Google Cloud emulator):
 
 - `backend.KubernetesBackend(run_dir)`: implements `sandbox.google.backend.ClusterBackend`; `.resize_pool` is to be set
-  to the emulator's way of resizing a pool; `.admin_token`, `.cluster(ref)`, `.close()`.
+  to the emulator's way of resizing a pool, `.node_pools` to that of making and deleting them, `.cloud` to where
+  programs in clusters find Google; `.admin_token`, `.cluster(ref)`, `.close()`.
 - `gke.GkeCluster`: one cluster without an emulator; `.start()`, `.stop()`, `.set_pools(pools)`, `.plane`.
 - `kubeadm.KubeadmCluster`: one self-managed cluster; what runs in machines (`sandbox.guests`) starts it, publishes its
   secrets, and makes machines its Nodes by `joining.join`. `contexts.Contexts`: the kubeconfig with all that run.

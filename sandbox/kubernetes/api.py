@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -145,6 +146,26 @@ class ApiClient:
         """All objects of a kind, of all namespaces when `namespace` is empty; labelSelector, fieldSelector narrow."""
         items: list[Object] = self.request("GET", self.path(api_version, kind, "", namespace), **selectors)["items"]
         return [{"apiVersion": api_version, "kind": kind, **each} for each in items]
+
+    def watch(
+        self, api_version: str, kind: str, resource_version: str, seconds: int, **selectors: str
+    ) -> Iterator[tuple[str, Object]]:
+        """Changes of objects of a kind in all namespaces since `resource_version`, for at most `seconds` (below 60).
+
+        Each is (ADDED, MODIFIED, DELETED or BOOKMARK, the object). Raises ApiError, 410 for a version that is too old.
+        """
+        query = {"watch": "true", "resourceVersion": resource_version, "timeoutSeconds": str(seconds), **selectors}
+        query["allowWatchBookmarks"] = "true"
+        with self._http.stream("GET", self.path(api_version, kind), params=query) as response:
+            if not response.is_success:
+                status: Object = json.loads(response.read() or b"{}")
+                raise ApiError(response.status_code, status.get("reason", ""), status.get("message", ""), status)
+            for line in response.iter_lines():
+                event = json.loads(line)
+                changed: Object = event["object"]
+                if event["type"] == "ERROR":
+                    raise ApiError(changed["code"], changed.get("reason", ""), changed.get("message", ""), changed)
+                yield event["type"], {"apiVersion": api_version, "kind": kind, **changed}
 
     def apply(
         self, obj: Object, manager: str = "sandbox", *, force: bool = True, dry_run: bool = False, subresource: str = ""

@@ -49,7 +49,7 @@ def program(name: str) -> Path:
 
 def kwok_files() -> dict[str, list[dict[str, Any]]]:
     """kwok's own stage and role files, parsed, by file name without ending."""
-    folder = _once(f"kwok-v{KWOK_VERSION}", _copy_kwok_files)
+    folder = once(f"kwok-v{KWOK_VERSION}", _copy_kwok_files)
     return {Path(each).stem: _documents(folder / Path(each).name) for each in _KWOK_FILES}
 
 
@@ -60,7 +60,7 @@ def provisioning_request_crd() -> dict[str, Any]:
     def copy(folder: Path) -> None:
         shutil.copy(_module(_AUTOSCALER_APIS) / "config" / "crd" / name, folder / name)
 
-    return _documents(_once("provisioning-request-crd", copy) / name)[0]
+    return _documents(once("provisioning-request-crd", copy) / name)[0]
 
 
 def jobset_chart() -> Path:
@@ -97,7 +97,7 @@ def dra_driver_chart(version: str) -> Path:
         (chart / f"values-{version}.yaml").rename(chart / "values.yaml")
         _package(chart, version, version, folder)
 
-    folder = _once(f"dra-driver-google-tpu-{version}-{_fingerprint(DRA_DRIVER)}", build)
+    folder = once(f"dra-driver-google-tpu-{version}-{_fingerprint(DRA_DRIVER)}", build)
     return folder / f"dra-driver-google-tpu-{version}.tgz"
 
 
@@ -115,7 +115,7 @@ def _packaged_module_chart(name: str, version: str, edit_values: Callable[[dict[
         values_file.write_text(yaml.safe_dump(values))
         _package(chart, version, f"v{version}", folder)
 
-    return _once(f"{name}-chart-{version}", build) / f"{name}-{version}.tgz"
+    return once(f"{name}-chart-{version}", build) / f"{name}-{version}.tgz"
 
 
 def _package(chart: Path, version: str, app_version: str, destination: Path) -> None:
@@ -151,7 +151,7 @@ def _fingerprint(folder: Path) -> str:
     return digest.hexdigest()[:12]
 
 
-def _once(name: str, make: Callable[[Path], None]) -> Path:
+def once(name: str, make: Callable[[Path], None]) -> Path:
     """`<cache>/kubernetes/<name>`, filled by `make` the first time; several processes may ask at once."""
     folder = toolchain.cache_dir() / "kubernetes" / name
     if folder.exists():

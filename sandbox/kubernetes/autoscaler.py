@@ -2,10 +2,10 @@
 
 What it keeps of the real one: only autoscaled pools move, between their bounds; a multi-host slice goes from zero to
 all its hosts and back at once; of claims only the generation can be predicted for a pool at zero; queued pools serve
-ProvisioningRequests of class `queued-provisioning.gke.io` and nothing else.
-Where it differs: it does not simulate affinity between pods and does not weigh prices. A pod it misjudges stays pending
-and is looked at again, so a second slice follows a moment later where the real one would ask for both at once. A pool
-shrinks as a whole, when none of its nodes is in use. One ProvisioningRequest may be served by several identical slices.
+ProvisioningRequests of class `queued-provisioning.gke.io` and nothing else; `auto_creation` makes pools for classes.
+Where it differs: of affinity between pods it only knows the exclusive topology of JobSet, and it does not weigh prices.
+A pod it misjudges stays pending and is looked at again. A pool shrinks as a whole, when none of its nodes is in use.
+One ProvisioningRequest may be served by several identical slices.
 """
 
 from __future__ import annotations
@@ -14,18 +14,16 @@ import datetime
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from sandbox.google.errors import GoogleError
 from sandbox.kubernetes import fitting
 from sandbox.kubernetes.api import ApiClient, Object, condition, is_true
+from sandbox.kubernetes.auto_creation import AutoCreation
+from sandbox.kubernetes.growth import BACK_OFF_SECONDS, SETTLE_SECONDS, Growth
 from sandbox.kubernetes.nodes import POOL_LABEL, Pool
 
 PROVISIONING_CLASS = "queued-provisioning.gke.io"
 BOOKED_POOLS = "NodePoolName"  # key of status.provisioningClassDetails
-COMPUTE_CLASS = "cloud.google.com/compute-class"
-BACK_OFF_SECONDS = 30.0  # how long a pool that could not grow is passed over
-SETTLE_SECONDS = 5.0  # how long a pod that caused growth is left alone, until the new nodes are there
 _LOG = logging.getLogger(__name__)
 _CONSUMES = "autoscaling.x-k8s.io/consume-provisioning-request"
 _REQUEST_API = "autoscaling.x-k8s.io/v1"
@@ -35,28 +33,21 @@ _DRA_API = "resource.k8s.io/v1"
 Resize = Callable[[str, int], None]
 
 
-@dataclass
-class _Growth:
-    """Nodes to add to a pool in this round, each with the room left on it."""
-
-    pool: Pool
-    nodes: list[fitting.Resources]
-
-    def take(self, requests: fitting.Resources) -> bool:
-        for room in self.nodes:
-            if fitting.fits(requests, room):
-                room.subtract(requests)
-                return True
-        return False
-
-
 class Autoscaler:
     """Looks at one cluster. `pools` gives the pools as they are now; `idle_seconds` is how long a pool stays unused."""
 
     def __init__(
-        self, client: ApiClient, pools: Callable[[], Iterable[Pool]], resize: Resize, idle_seconds: float
+        self,
+        client: ApiClient,
+        pools: Callable[[], Iterable[Pool]],
+        resize: Resize,
+        idle_seconds: float,
+        creation: AutoCreation,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
+        self._creation = creation
+        self._clock = clock
         self._pools = pools
         self._resize_pool = resize
         self._idle_seconds = idle_seconds
@@ -65,63 +56,61 @@ class Autoscaler:
         self._refused_at: dict[str, float] = {}  # pool name
 
     def step(self) -> None:
+        creates = self._creation.begin()
         pools = [each for each in self._pools() if each.autoscaled]
-        if not pools:
+        if not pools and not creates:
             return
         pods = self._client.list_all("v1", "Pod")
         self._grow([each for each in pools if not each.queued], pods)
         booked = self._serve_requests([each for each in pools if each.queued])
         self._shrink(pools, pods, booked)
+        self._creation.remove_unneeded()
 
     def _resize(self, pool: str, nodes: int) -> None:
         try:
             self._resize_pool(pool, nodes)
         except GoogleError as error:
             _LOG.warning("node pool %s cannot have %d nodes: %s", pool, nodes, error)
-            self._refused_at[pool] = time.monotonic()
+            self._refused_at[pool] = self._clock()
 
     def _grow(self, pools: list[Pool], pods: list[Object]) -> None:
-        now = time.monotonic()
+        now = self._clock()
         pending = [each for each in pods if _unschedulable(each)]
         uids = {each["metadata"]["uid"] for each in pending}
         self._waiting_since = {uid: since for uid, since in self._waiting_since.items() if uid in uids}
-        growth: dict[str, _Growth] = {}
+        self._creation.forget_all_but(uids)
+        growth = self._creation.growth()
         for pod in pending:
             uid = pod["metadata"]["uid"]
             settled = now >= self._waiting_since.get(uid, now - SETTLE_SECONDS) + SETTLE_SECONDS
-            if settled and self._place(pod, pools, growth):
+            if not settled or self._creation.holds(pod):
+                continue
+            place = self._place(pod, pools, growth)
+            if place in pools:
                 self._waiting_since[uid] = now
         for each in growth.values():
-            self._resize(each.pool.name, each.pool.size + -(-len(each.nodes) // len(each.pool.zones)))
+            if not self._creation.start(each):
+                self._resize(each.pool.name, each.size)
 
-    def _place(self, pod: Object, pools: list[Pool], growth: dict[str, _Growth]) -> bool:
-        """Finds the pod a place on nodes to be; False when no pool can give it one."""
-        spec = pod["spec"]
-        for pool in self._preferred(spec, pools):
-            requests = self._requests_on(pool, pod["metadata"]["namespace"], spec)
+    def _place(self, pod: Object, pools: list[Pool], growth: dict[str, Growth]) -> Pool | None:
+        """Finds the pod a place on nodes to be; None when no pool can give it one."""
+        namespace, spec = pod["metadata"]["namespace"], pod["spec"]
+        for pool in self._creation.candidates(pod, pools, growth):
+            requests = self._requests_on(pool, namespace, spec)
             if requests is None:
                 continue
-            planned = growth.get(pool.name) or _Growth(pool, [])
-            if planned.take(requests):
-                return True
-            if _can_grow(pool, planned) and not self._backs_off(pool):
-                new_nodes = pool.hosts if pool.multi_host else 1
-                planned.nodes += [fitting.node_resources(pool) for _ in range(new_nodes)]
+            planned = growth.get(pool.name) or Growth(pool)
+            if planned.take(pod, requests):
+                return pool
+            if not self._backs_off(pool) and planned.grow(pod):
                 growth[pool.name] = planned
-                return planned.take(requests)
-        return False
+                planned.take(pod, requests)
+                return pool
+        self._creation.explain(pod, lambda pool: self._requests_on(pool, namespace, spec))
+        return None
 
     def _backs_off(self, pool: Pool) -> bool:
-        return time.monotonic() < self._refused_at.get(pool.name, -BACK_OFF_SECONDS) + BACK_OFF_SECONDS
-
-    def _preferred(self, spec: Object, pools: list[Pool]) -> list[Pool]:
-        """Pools in the order of the pod's ComputeClass, if it names one; else as they are."""
-        name = spec.get("nodeSelector", {}).get(COMPUTE_CLASS)
-        compute_class = self._client.get("cloud.google.com/v1", "ComputeClass", name) if name else None
-        if not compute_class:
-            return pools
-        order = [pool for each in compute_class["spec"]["priorities"] for pool in each.get("nodepools", [])]
-        return sorted((each for each in pools if each.name in order), key=lambda each: order.index(each.name))
+        return self._clock() < self._refused_at.get(pool.name, -BACK_OFF_SECONDS) + BACK_OFF_SECONDS
 
     def _requests_on(self, pool: Pool, namespace: str, spec: Object) -> fitting.Resources | None:
         """What the pod would take of an empty node of the pool; None when it cannot run there."""
@@ -214,7 +203,7 @@ class Autoscaler:
         self._client.patch(request, {"status": {"conditions": conditions}}, subresource="status")
 
     def _shrink(self, pools: list[Pool], pods: list[Object], booked: set[str]) -> None:
-        now = time.monotonic()
+        now = self._clock()
         used = _used_nodes(pods)
         for pool in pools:
             nodes = self._client.list_all("v1", "Node", labelSelector=f"{POOL_LABEL}={pool.name}")
@@ -235,12 +224,6 @@ def _unschedulable(pod: Object) -> bool:
         and "deletionTimestamp" not in pod["metadata"]
         and _CONSUMES not in annotations
     )
-
-
-def _can_grow(pool: Pool, planned: _Growth) -> bool:
-    if pool.multi_host:
-        return pool.size == 0 and not planned.nodes and pool.max_nodes >= pool.hosts
-    return pool.size * len(pool.zones) + len(planned.nodes) < pool.max_nodes * len(pool.zones)
 
 
 def _booked(request: Object) -> list[str]:

@@ -12,9 +12,12 @@ from typing import Any
 
 from sandbox.google.backend import ClusterEndpoint, ClusterRef
 from sandbox.google.errors import GoogleError
+from sandbox.hosts.hosts import PLAYED, Real
+from sandbox.kubernetes.auto_creation import NodePools
 from sandbox.kubernetes.contexts import Contexts
-from sandbox.kubernetes.control_plane import PKI
-from sandbox.kubernetes.gke import IDLE_SECONDS, GkeCluster
+from sandbox.kubernetes.control_plane import PKI, STATUS_SECONDS
+from sandbox.kubernetes.gke import IDLE_SECONDS, GkeCluster, no_cloud
+from sandbox.kubernetes.metadata_server import Cloud
 from sandbox.kubernetes.pki import CertificateAuthority
 
 AUTHORITY = "authority"
@@ -34,17 +37,29 @@ def _not_connected(ref: ClusterRef, pool: str, nodes: int) -> None:
 class KubernetesBackend:
     """The emulator's ClusterBackend with real API servers. Everything lives below `run_dir`; close() stops everything.
 
-    `idle_seconds`: how long an autoscaled pool stays unused before it shrinks.
+    `idle_seconds`: how long an autoscaled pool stays unused before it shrinks. `status_seconds`: how often a node
+    writes an unchanged status. `real`: the real hosts of each cluster.
 
-    The emulator needs its backend before it exists itself: whoever makes both sets `resize_pool` afterwards.
-    All clusters share one administrator token, kept in `<run_dir>/admin-token`, for the credential program that
-    kubeconfigs name. After a restart of the emulator `create` continues with the kept data under the old address.
+    The emulator needs its backend before it exists itself: whoever makes both sets `resize_pool`, `cloud`, and
+    `node_pools` for classes that create pools, afterwards. All clusters share one administrator token, kept in
+    `<run_dir>/admin-token`, for the credential program that kubeconfigs name. After a restart of the emulator `create`
+    continues with the kept data under the old address.
     """
 
-    def __init__(self, run_dir: Path, idle_seconds: float = IDLE_SECONDS) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        idle_seconds: float = IDLE_SECONDS,
+        status_seconds: float = STATUS_SECONDS,
+        real: Real = PLAYED,
+    ) -> None:
         self.resize_pool: ResizePool = _not_connected
+        self.node_pools: Callable[[ClusterRef], NodePools | None] = lambda ref: None
+        self.cloud: Callable[[], Cloud] = no_cloud
         self._run_dir = run_dir
         self._idle_seconds = idle_seconds
+        self._real = real
+        self._status_seconds = status_seconds
         self._clusters: dict[ClusterRef, GkeCluster] = {}
         self._lock = threading.Lock()
         run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -77,12 +92,21 @@ class KubernetesBackend:
                 lambda pool, nodes: self.resize_pool(ref, pool, nodes),
                 self.admin_token,
                 self._idle_seconds,
+                real=self._real,
+                status_seconds=self._status_seconds,
+                node_pools=lambda: self.node_pools(ref),
+                location=ref.location,
+                cloud=self._present_cloud,
+                network_policies=enforces_policies(cluster),
             )
             running.start()
             with self._lock:
                 self._clusters[ref] = running
             self.contexts.add(f"gke_{ref.project}_{ref.location}_{ref.name}", running.plane)
         return ClusterEndpoint(running.plane.endpoint, running.plane.ca_certificate)
+
+    def _present_cloud(self) -> Cloud:
+        return self.cloud()
 
     def delete(self, ref: ClusterRef) -> None:
         """Stops the control plane and removes its data."""
@@ -107,3 +131,12 @@ class KubernetesBackend:
 
     def _folder(self, ref: ClusterRef) -> Path:
         return self._run_dir / f"{ref.name}-{hashlib.sha256(ref.path.encode()).hexdigest()[:8]}"
+
+
+def enforces_policies(cluster: dict[str, Any]) -> bool:
+    """Whether a cluster of GKE (container v1beta1 JSON) enforces NetworkPolicies: by Dataplane V2, else by Calico.
+
+    Source: cloud.google.com/kubernetes-engine/docs/how-to/network-policy.
+    """
+    dataplane = cluster.get("networkConfig", {}).get("datapathProvider")
+    return dataplane == "ADVANCED_DATAPATH" or bool(cluster.get("networkPolicy", {}).get("enabled"))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from sandbox.hosts.hosts import RealHosts
 from sandbox.kubernetes.api import Object, is_true
+from sandbox.kubernetes.chart_programs import CHART_IMAGES
 from sandbox.kubernetes.control_plane import START_SECONDS, ControlPlane
 from sandbox.kubernetes.controllers import ControllerHost
 from sandbox.kubernetes.dra import SlicePublisher
+from sandbox.kubernetes.hosting import HostedImage
 from sandbox.kubernetes.loops import Loop, wait_until
 from sandbox.kubernetes.missed_pods import MissedPods
 
@@ -15,13 +18,22 @@ REFRESH_SECONDS = 20.0  # a kubelet takes up to a minute or so to refresh a moun
 
 
 class RunningCluster:
-    """A control plane with its `loops` and those of every cluster. `refresh_seconds`: see ControllerHost."""
+    """A control plane with its `loops`, those of every cluster, and its real hosts.
+
+    `refresh_seconds`, `images`: see ControllerHost.
+    """
 
     def __init__(
-        self, plane: ControlPlane, loops: Sequence[Loop] = (), refresh_seconds: float = REFRESH_SECONDS
+        self,
+        plane: ControlPlane,
+        loops: Sequence[Loop] = (),
+        refresh_seconds: float = REFRESH_SECONDS,
+        images: Sequence[HostedImage] = CHART_IMAGES,
+        hosts: RealHosts | None = None,
     ) -> None:
         self._plane = plane
-        self._host = ControllerHost(plane, refresh_seconds)
+        self._real_hosts = hosts
+        self._host = ControllerHost(plane, refresh_seconds, images)
         plane.egress.find_port = self._host.find_port
         publisher = SlicePublisher(plane.client)
         common = (
@@ -29,13 +41,16 @@ class RunningCluster:
             Loop("dra-driver", 0.5, publisher.step),
             Loop("missed-pods", 0.5, MissedPods(plane.client, plane.hosted_images).step),
         )
-        self._loops = (*common, *loops)
+        real = (Loop("real-hosts", 0.5, hosts.step),) if hosts else ()
+        self._loops = (*common, *real, *loops)
 
     def start(self, preinstalled: Iterable[Object]) -> None:
         """Returns when the API server answers and these objects are there. Raises as ControlPlane.start."""
         self._plane.start()
         try:
             self._preinstall(list(preinstalled))
+            if self._real_hosts:
+                self._real_hosts.start()
         except BaseException:
             self._plane.stop()
             raise
@@ -47,6 +62,8 @@ class RunningCluster:
         for loop in self._loops:
             loop.stop()
         self._host.stop()
+        if self._real_hosts:
+            self._real_hosts.stop()
         self._plane.stop()
 
     def _preinstall(self, objects: Sequence[Object]) -> None:

@@ -1,8 +1,9 @@
 """One real Kubernetes control plane as plain local processes: etcd, API server, controller manager, scheduler.
 
-Kubelets are not real: kwok answers for every Node that carries the annotation `kwok.x-k8s.io/node: fake`, and makes its
-pods ready at once. Pods of Jobs succeed after one second, or after the time in their annotation `sandbox/run-for`
-("30s"). Everything listens on 127.0.0.1, works without privileges, containers or network, and dies with this process.
+No kubelet is among them: kwok answers for every Node that carries the annotation `kwok.x-k8s.io/node: fake`, and makes
+its pods ready at once; other Nodes are those of `sandbox.hosts`. kwok's pods of Jobs succeed after one second, or after
+the time in their annotation `sandbox/run-for` ("30s"). Everything listens on 127.0.0.1, works without privileges,
+containers or network, and dies with this process.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler
 PKI = "pki"  # folder below a control plane's run_dir
 START_SECONDS = 90.0
 SERVICE_RANGE = "10.96.0.0/20"
+KUBELET_CLIENT = "kube-apiserver-kubelet-client"  # the API server, as kubelets know it
 FAKE_NODE = {"kwok.x-k8s.io/node": "fake"}
+STATUS_SECONDS = 300.0  # how often a real kubelet writes a status in which nothing has changed
+# Annotation of pods on kwok's nodes that do not start yet: somebody else takes it away.
+HELD = "sandbox/waits-for-volumes"
 RUN_FOR = "sandbox/run-for"  # pod annotation: how long a Job's pod runs before it succeeds, for example "30s"
 
 # Static tokens may carry any user name, so each component gets exactly the rights upstream's RBAC gives its identity.
@@ -50,25 +55,32 @@ _PORTS = ("etcd", "etcd-peer", "api", "kube-controller-manager", "kube-scheduler
 
 @dataclass(frozen=True)
 class Setup:
-    """How whoever makes a control plane configures it. `service_range` is the CIDR of its ClusterIPs.
+    """How whoever makes a control plane configures it.
+
+    `service_range` is the CIDR of its ClusterIPs, `status_seconds` how often a node writes an unchanged status.
 
     `by_kubeadm`: nodes join with bootstrap tokens, get certificates signed, and may then write only what is theirs.
     Otherwise it is GKE's: pods tolerate the taints of the extended resources that they ask for, and pods of the system
     priority classes are limited to namespaces with a quota for them.
+    Up to `real_hosts` nodes have a real kubelet; the API server then has a certificate for them.
     """
 
     service_range: str = SERVICE_RANGE
     by_kubeadm: bool = False
+    real_hosts: int = 0
+    status_seconds: float = STATUS_SECONDS
 
 
 GKE = Setup()
+KUBEADM_ISSUER = "https://kubernetes.default.svc.cluster.local"  # of tokens, unless the configuration says otherwise
 
 
 class ControlPlane:
     """A control plane whose data, certificates, tokens, ports and logs live in `run_dir`.
 
     A second start on the same folder continues with the same data under the same address. `hosted_images` are
-    container images whose pods kwok leaves alone, because somebody else runs and reports on them.
+    regular expressions for the container images whose pods kwok leaves alone, because somebody else runs and reports on
+    them.
     Raises ProcessError or TimeoutError when a component does not come up, ToolchainError or AssetError when one cannot
     be built.
     """
@@ -91,6 +103,15 @@ class ControlPlane:
     def endpoint(self) -> str:
         """Address of the API server, "127.0.0.1:<port>"."""
         return f"127.0.0.1:{self._port('api')}"
+
+    @property
+    def api_port(self) -> int:
+        """Where the API server listens on 127.0.0.1."""
+        return self._port("api")
+
+    @property
+    def setup(self) -> Setup:
+        return self._setup
 
     @property
     def ca_certificate(self) -> str:
@@ -199,7 +220,7 @@ class ControlPlane:
             f"--token-auth-file={self._write_tokens()}",
             "--allow-privileged=true",
             f"--service-cluster-ip-range={self._setup.service_range}",
-            f"--service-account-issuer=https://{self.endpoint}",
+            f"--service-account-issuer={KUBEADM_ISSUER if self._setup.by_kubeadm else f'https://{self.endpoint}'}",
             f"--service-account-key-file={accounts.certificate}",
             f"--service-account-signing-key-file={accounts.key}",
             f"--requestheader-client-ca-file={authority}",
@@ -212,13 +233,25 @@ class ControlPlane:
             f"--egress-selector-config-file={self._write_egress_selector()}",
             "--profiling=false",
             *(KUBEADM_API_ARGUMENTS if self._setup.by_kubeadm else self._gke_api_arguments()),
+            *(self._kubelet_arguments() if self._setup.real_hosts else ()),
+        ]
+
+    def _kubelet_arguments(self) -> list[str]:
+        """As kubeadm writes them."""
+        client = self.authority.issue(KUBELET_CLIENT, [])
+        return [
+            f"--kubelet-client-certificate={client.certificate}",
+            f"--kubelet-client-key={client.key}",
+            f"--kubelet-certificate-authority={self.authority.pair.certificate}",
+            "--kubelet-preferred-address-types=InternalIP",
         ]
 
     def _gke_api_arguments(self) -> list[str]:
+        real = bool(self._setup.real_hosts)
         return [
-            "--authorization-mode=RBAC",
+            f"--authorization-mode={'Node,' if real else ''}RBAC",
             "--anonymous-auth=false",
-            "--enable-admission-plugins=ExtendedResourceToleration",
+            f"--enable-admission-plugins=ExtendedResourceToleration{',NodeRestriction' if real else ''}",
             f"--admission-control-config-file={self._write_admission()}",
         ]
 
@@ -250,7 +283,7 @@ class ControlPlane:
 
     def _kwok_arguments(self) -> list[str]:
         config = self.run_dir / "kwok.yaml"
-        config.write_text(yaml.safe_dump_all(kwok_configuration(self.hosted_images)))
+        config.write_text(yaml.safe_dump_all(kwok_configuration(self.hosted_images, self._setup.status_seconds)))
         port = self._port("kwok")
         return [
             f"--kubeconfig={self.kubeconfig_of('kwok')}",
@@ -345,8 +378,12 @@ def _address(plane: ControlPlane) -> Object:
     return {"server": f"https://{plane.endpoint}", "certificate-authority-data": plane.ca_certificate}
 
 
-def kwok_configuration(hosted_images: tuple[str, ...]) -> list[Object]:
-    """kwok's upstream stages, with two changes: Job pods run as long as they say, hosted pods are left alone."""
+def kwok_configuration(hosted_images: tuple[str, ...], status_seconds: float) -> list[Object]:
+    """kwok's upstream stages, with four changes.
+
+    Job pods run as long as they say, hosted pods and those that wait for volumes are left alone, and an unchanged node
+    status is written every `status_seconds`.
+    """
     options = {
         "manageAllNodes": False,
         "manageNodesWithAnnotationSelector": ",".join(f"{key}={value}" for key, value in FAKE_NODE.items()),
@@ -360,16 +397,26 @@ def kwok_configuration(hosted_images: tuple[str, ...]) -> list[Object]:
     }
     files = assets.kwok_files()
     ready, complete = files["pod-ready"][0], files["pod-complete"][0]
+    heartbeat = files["node-heartbeat-with-lease"][0]
+    milliseconds = round(status_seconds * 1000)
+    heartbeat["spec"]["delay"] = {
+        "durationMilliseconds": milliseconds,
+        "jitterDurationMilliseconds": milliseconds + milliseconds // 60,
+    }
     if hosted_images:
-        hosted = {"key": ".spec.containers[].image", "operator": "NotIn", "values": list(hosted_images)}
+        pattern = json.dumps(f"^({'|'.join(hosted_images)})$")
+        hosted = {"key": f".spec.containers[].image | test({pattern})", "operator": "NotIn", "values": ["true"]}
         ready["spec"]["selector"]["matchExpressions"].append(hosted)
+    ready["spec"]["selector"]["matchExpressions"].append(
+        {"key": f'.metadata.annotations["{HELD}"]', "operator": "DoesNotExist"}
+    )
     run_for = {"expressionFrom": f'.metadata.annotations["{RUN_FOR}"]'}
     complete["spec"]["delay"] = {"durationMilliseconds": 1000, "durationFrom": run_for}
     del complete["spec"]["weightFrom"]
     return [
         {"apiVersion": "config.kwok.x-k8s.io/v1alpha1", "kind": "KwokConfiguration", "options": options},
         *files["node-initialize"],
-        *files["node-heartbeat-with-lease"],
+        heartbeat,
         ready,
         complete,
         *files["pod-delete"],

@@ -12,6 +12,7 @@ from sandbox.kubernetes.api import Object
 from sandbox.kubernetes.dra import tpu_generation
 from sandbox.kubernetes.nodes import ACCELERATOR_LABEL, Pool
 
+ZONE_LABEL = "topology.kubernetes.io/zone"
 CLAIMED_CHIPS = "claimed chips"  # counts DRA devices among a node's resources
 _DECIMAL = {"m": Decimal("0.001"), **{unit: Decimal(1000) ** power for power, unit in enumerate(("", *"kMGTP"))}}
 _BINARY = {f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTP", start=1)}
@@ -29,9 +30,13 @@ def milli(quantity: str | float) -> int:
 
 
 def pod_requests(spec: Object) -> Resources:
-    """What a pod asks of its node, in thousandths; limits stand in for requests that are not given."""
+    """What a pod asks of its node, in thousandths; limits stand in for requests that are not given.
+
+    Sidecars count; other init containers, which ask for no more than the pod's own in this project, do not.
+    """
     total: Resources = Counter({"pods": 1000})
-    for container in spec["containers"]:
+    sidecars = [each for each in spec.get("initContainers") or [] if each.get("restartPolicy") == "Always"]
+    for container in (*spec["containers"], *sidecars):
         resources = container.get("resources", {})
         asked = {**resources.get("limits", {}), **resources.get("requests", {})}
         total.update({name: milli(value) for name, value in asked.items()})
@@ -52,9 +57,23 @@ def fits(requests: Mapping[str, int], room: Mapping[str, int]) -> bool:
 
 def admits(pool: Pool, spec: Object) -> bool:
     """Whether node selector, required node affinity and taints let the pod onto the pool's nodes."""
-    return any(_selected({**pool.labels, "topology.kubernetes.io/zone": zone}, spec) for zone in pool.zones) and all(
-        _tolerated(taint, spec.get("tolerations", [])) for taint in pool.taints
-    )
+    return not misfit(pool, spec)
+
+
+def misfit(pool: Pool, spec: Object) -> str:
+    """Why node selector, node affinity or taints keep a pod off the pool's nodes, in the scheduler's words; "" if not.
+
+    Selectors that do not match are named, which the scheduler does not do.
+    """
+    for taint in pool.taints:
+        if not _tolerated(taint, spec.get("tolerations", [])):
+            return f"node(s) had untolerated taint {{{taint['key']}: {taint['value']}}}"
+    if any(_selected({**pool.labels, ZONE_LABEL: zone}, spec) for zone in pool.zones):
+        return ""
+    selector = spec.get("nodeSelector", {})
+    wrong = [f"{key}={value}" for key, value in selector.items() if pool.labels.get(key, value) != value]
+    wrong += [f"{key}={value}" for key, value in selector.items() if key not in {*pool.labels, ZONE_LABEL}]
+    return "node(s) didn't match Pod's node affinity/selector" + (f" ({', '.join(wrong)})" if wrong else "")
 
 
 def _selected(labels: Mapping[str, str], spec: Object) -> bool:

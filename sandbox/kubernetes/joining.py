@@ -3,7 +3,8 @@
 Stands for both programs on a machine that has been given a join secret. Real are the calls and what the API server
 makes of them: discovery without trust, the pinned CA, the token's signature, the signed client certificate, the Node
 written under the node's own name within what NodeRestriction allows. Different: the kubelet goes silent after it has
-registered, and kwok answers for it; its certificate is thrown away with the request's key.
+registered, and kwok answers for it; its certificate is thrown away with the request's key. For a real host
+(`sandbox.hosts`) only the join is played here.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from sandbox.google.machines import MachineType, version_key
 from sandbox.kubernetes.api import ApiClient, ApiError, Object, is_true
 from sandbox.kubernetes.control_plane import FAKE_NODE
-from sandbox.kubernetes.nodes import node_info
+from sandbox.kubernetes.nodes import POOL_LABEL, TOPOLOGY_LABEL, node_info
 
 UNINITIALIZED_TAINT = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
 EVICTION_MIB = 100  # the kubelet's own default: memory.available<100Mi
@@ -57,6 +58,8 @@ class JoinSecret(BaseModel):
 class Kubelet:
     """How a machine's kubelet registers: its Node's name, labels and taints, and what the machine has.
 
+    Where it is `real`, the join ends before the Node: a real kubelet makes it.
+
     `system_uuid` tells the machine from others of its name; `version` has no leading v; `taints` are those of the
     Node's spec.
     """
@@ -69,6 +72,17 @@ class Kubelet:
     labels: Mapping[str, str]
     taints: Sequence[Mapping[str, str]]
     max_pods: int
+    real: bool = False
+
+    @property
+    def slice(self) -> str:
+        """Equal for all machines of one slice."""
+        return self.labels.get(POOL_LABEL, self.name) if self.slice_hosts > 1 else self.name
+
+    @property
+    def slice_hosts(self) -> int:
+        topology = self.labels.get(TOPOLOGY_LABEL, "")
+        return (self.machine.hosts(topology) or 1) if topology and self.machine.chips else 1
 
     @property
     def node(self) -> Object:
@@ -109,7 +123,8 @@ def join(secret: JoinSecret, kubelet: Kubelet) -> None:
         _check_name(client, kubelet)
         certificate = _client_certificate(client, kubelet.name, Path(folder))
         with ApiClient(secret.apiServer, "", authority, certificate=certificate) as node:
-            _register(node, kubelet)
+            if not kubelet.real:
+                _register(node, kubelet)
 
 
 def discover(secret: JoinSecret) -> str:

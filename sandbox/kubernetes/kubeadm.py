@@ -2,25 +2,28 @@
 
 Stands for the programs of one control-plane machine, or of several. Different from the real thing: whatever the number
 of machines, there is one API server and one etcd; the API server is the sandbox's version, whatever version is asked
-for, and Nodes show the one asked for; CoreDNS and kube-proxy are not installed, since no container runs.
+for, and Nodes show the one asked for; CoreDNS and kube-proxy are no pods, but processes, and only where hosts are real
+(`sandbox.hosts`).
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import secrets
 import string
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import yaml
 
 from sandbox.adapter import MachineNames
+from sandbox.hosts.hosts import PLAYED, Real, RealHosts, joined_host
 from sandbox.kubernetes.api import Object
+from sandbox.kubernetes.chart_programs import CHART_IMAGES
 from sandbox.kubernetes.cluster import RunningCluster
-from sandbox.kubernetes.control_plane import FAKE_NODE, ControlPlane, Setup
-from sandbox.kubernetes.controllers import HOSTED
+from sandbox.kubernetes.control_plane import FAKE_NODE, STATUS_SECONDS, ControlPlane, Setup
 from sandbox.kubernetes.joining import JoinSecret, Kubelet, ca_cert_hash
 from sandbox.kubernetes.loops import Loop
 from sandbox.kubernetes.node_agents import CloudController, DevicePlugin, Hosts
@@ -43,20 +46,31 @@ class ClusterSettings:
 
 
 class KubeadmCluster:
-    """One self-managed cluster, with these names in it; its data lives in `run_dir` (see ControlPlane)."""
+    """One self-managed cluster, with these names in it; its data lives in `run_dir` (see ControlPlane).
+
+    `hosts` are the machines under its Nodes, `real` says how many of them run containers.
+    """
 
     def __init__(
-        self, run_dir: Path, settings: ClusterSettings, names: MachineNames, hosts: Hosts, admin_token: str = ""
+        self,
+        run_dir: Path,
+        settings: ClusterSettings,
+        names: MachineNames,
+        hosts: Hosts,
+        admin_token: str = "",
+        status_seconds: float = STATUS_SECONDS,
+        real: Real = PLAYED,
     ) -> None:
         self._names = names
         self.settings = settings
-        setup = Setup(service_range=settings.services_cidr, by_kubeadm=True)
-        self.plane = ControlPlane(run_dir, admin_token, tuple(HOSTED), setup)
+        setup = Setup(settings.services_cidr, True, status_seconds=status_seconds, real_hosts=real.hosts)
+        self.plane = ControlPlane(run_dir, admin_token, tuple(each.pattern for each in CHART_IMAGES), setup)
+        self._real = RealHosts(self.plane, real.image_names, names.device_plugin) if real.hosts else None
         self._client = self.plane.client
         plugin = DevicePlugin(self._client, hosts, names.device_plugin)
         controller = CloudController(self._client, hosts)
         loops = (Loop("device-plugin", 0.5, plugin.step), Loop("cloud-controller", 0.5, controller.step))
-        self._running = RunningCluster(self.plane, loops)
+        self._running = RunningCluster(self.plane, loops, hosts=self._real)
 
     def start(self) -> None:
         """Returns when the API server answers and nodes can join. Raises as ControlPlane.start."""
@@ -96,8 +110,13 @@ class KubeadmCluster:
         )
 
     def endpoint(self) -> Object:
-        """Payload of the endpoint secret: where the API server is, and its CA."""
-        return {"server": f"https://{self.plane.endpoint}", "ca": self.plane.ca_certificate}
+        """Payload of the endpoint secret: where the API server is, its CA, and the keys that verify pods' tokens."""
+        keys = json.dumps(self._client.request("GET", "/openid/v1/jwks"))
+        return {
+            "server": f"https://{self.plane.endpoint}",
+            "ca": self.plane.ca_certificate,
+            "jwks": base64.b64encode(keys.encode()).decode(),
+        }
 
     def mint_credential(self, lifetime: timedelta) -> Object:
         """Payload of the access secret: an ExecCredential with a token of the deployer's ServiceAccount."""
@@ -115,6 +134,18 @@ class KubeadmCluster:
             "status": {key: granted[key] for key in ("token", "expirationTimestamp")},
         }
 
+    def placed(self, kubelet: Kubelet) -> Kubelet:
+        """The kubelet, real where there is room for a real host."""
+        real = (
+            self._real is not None and kubelet.machine.chips and self._real.reserve(kubelet.slice, kubelet.slice_hosts)
+        )
+        return replace(kubelet, real=bool(real))
+
+    def begin_host(self, kubelet: Kubelet, pods: str) -> None:
+        """Starts the real host of a kubelet; `pods` is the range of its pods."""
+        assert self._real
+        self._real.start_host(lambda number: joined_host(kubelet, number, pods), kubelet.slice)
+
     def add_control_plane_node(self, kubelet: Kubelet) -> None:
         """The Node of a control-plane machine, marked as kubeadm marks it; one that is there is taken over."""
         node = kubelet.node
@@ -131,6 +162,8 @@ class KubeadmCluster:
         node = self._client.get("v1", "Node", name)
         if not node or node["status"]["nodeInfo"]["systemUUID"] != system_uuid:
             return False
+        if self._real and self._real.has(name):
+            return True
         self._client.patch(node, {"metadata": {"annotations": FAKE_NODE}})
         return True
 
@@ -139,6 +172,8 @@ class KubeadmCluster:
         node = self._client.get("v1", "Node", name)
         if not node:
             return
+        if self._real:
+            self._real.end(name)
         self._client.patch(node, {"metadata": {"annotations": dict.fromkeys(FAKE_NODE)}})
         now = datetime.now(UTC).strftime("%FT%TZ")
         silent = {

@@ -10,11 +10,12 @@ acted, and which has stood unchanged for a second, gets an annotation; kwok sees
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable
 
 from sandbox.kubernetes.api import ApiClient, Object
-from sandbox.kubernetes.control_plane import FAKE_NODE
+from sandbox.kubernetes.control_plane import FAKE_NODE, HELD
 
 PATIENCE_SECONDS = 1.0  # kwok acts within milliseconds
 SHOWN_AGAIN = "sandbox/shown-again"
@@ -22,13 +23,13 @@ _LOG = logging.getLogger(__name__)
 
 
 class MissedPods:
-    """Watches the pods on kwok's Nodes. `hosted_images`: pods of these images are started by somebody else."""
+    """Watches the pods on kwok's Nodes. `hosted_images`: patterns of images whose pods somebody else starts."""
 
     def __init__(
         self, client: ApiClient, hosted_images: tuple[str, ...], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._client = client
-        self._hosted_images = frozenset(hosted_images)
+        self._hosted_images = [re.compile(each) for each in hosted_images]
         self._clock = clock
         self._waiting: dict[tuple[str, str], float] = {}  # uid and resource version -> when first seen so
 
@@ -47,8 +48,10 @@ class MissedPods:
         metadata = pod["metadata"]
         if "deletionTimestamp" in metadata:
             return bool(metadata.get("deletionGracePeriodSeconds") != 0)  # 0: it is removed when its finalizers are
-        hosted = any(each["image"] in self._hosted_images for each in pod["spec"]["containers"])
-        return bool(pod["status"].get("phase") == "Pending") and not hosted
+        images = [each["image"] for each in pod["spec"]["containers"]]
+        hosted = any(pattern.fullmatch(image) for pattern in self._hosted_images for image in images)
+        held = HELD in metadata.get("annotations", {})
+        return bool(pod["status"].get("phase") == "Pending") and not hosted and not held
 
     def _show_again(self, pod: Object) -> None:
         metadata = pod["metadata"]

@@ -14,6 +14,7 @@ from typing import Protocol
 from sandbox.google.errors import GoogleError
 from sandbox.google.machines import region_of
 from sandbox.kubernetes.api import ApiClient, ApiError, Object, is_true
+from sandbox.kubernetes.control_plane import FAKE_NODE
 from sandbox.kubernetes.joining import UNINITIALIZED_TAINT
 from sandbox.kubernetes.nodes import TPU_RESOURCE, remove_pods
 from sandbox.kubernetes.pods import as_pod, of_daemon_set, running
@@ -44,7 +45,8 @@ class Hosts(Protocol):
 
 
 class DevicePlugin:
-    """Keeps google.com/tpu of every Node equal to what the plugin's pod there would report to the kubelet."""
+    """Keeps google.com/tpu of every Node that kwok answers for equal to what the plugin's pod there would report to the
+    kubelet; for real hosts see `sandbox.hosts.device_plugin`."""
 
     def __init__(self, client: ApiClient, hosts: Hosts, daemon_set: str) -> None:
         self._client = client
@@ -56,6 +58,8 @@ class DevicePlugin:
         served = {each["spec"]["nodeName"] for each in pods if of_daemon_set(each, self._daemon_set)}
         for node in self._client.list_all("v1", "Node"):
             name = node["metadata"]["name"]
+            if not node["metadata"].get("annotations", {}).keys() >= FAKE_NODE.keys():
+                continue
             chips = self._hosts.chips(name) if name in served else 0
             if chips != int(node["status"].get("capacity", {}).get(TPU_RESOURCE, 0)):
                 resources = {TPU_RESOURCE: str(chips)}

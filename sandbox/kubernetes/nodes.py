@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from sandbox.google.machines import MachineType, machine_type
 from sandbox.kubernetes.api import ApiClient, Object
@@ -27,6 +27,7 @@ TPU_RESOURCE = "google.com/tpu"
 QUEUED_TAINT = {"key": "cloud.google.com/gke-queued", "value": "true", "effect": "NoSchedule"}
 TPU_TAINT = {"key": "google.com/tpu", "value": "present", "effect": "NoSchedule"}
 DEFAULT_MAX_PODS = 110
+METADATA_LABEL = "iam.gke.io/gke-metadata-server-enabled"
 _MANAGED = "sandbox/managed"  # annotation: labels and taints as last written, to tell a change from other writers' work
 _EFFECTS = {"NO_SCHEDULE": "NoSchedule", "PREFER_NO_SCHEDULE": "PreferNoSchedule", "NO_EXECUTE": "NoExecute"}
 
@@ -55,6 +56,7 @@ class Pool:
     max_nodes: int = 0
     queued: bool = False
     max_pods: int = DEFAULT_MAX_PODS
+    disk_gb: int = 100
 
     @property
     def multi_host(self) -> bool:
@@ -67,19 +69,26 @@ class Pool:
 
     @property
     def capacity(self) -> dict[str, str]:
-        """Capacity of one node: cpu, memory, pods, and chips where the device plugin runs."""
-        return self._resources(self.machine.vcpus * 1000, self.machine.memory_gb * 1024)
+        """Capacity of one node: cpu, memory, disk, pods, and chips where the device plugin runs."""
+        return self._resources(self.machine.vcpus * 1000, self.machine.memory_gb * 1024, self.disk_gb * 1000)
 
     @property
     def allocatable(self) -> dict[str, str]:
         """Capacity less what GKE keeps for the system."""
         memory = self.machine.memory_gb * 1024
         return self._resources(
-            self.machine.vcpus * 1000 - _reserved_cpu(self.machine.vcpus), memory - _reserved_memory(memory)
+            self.machine.vcpus * 1000 - _reserved_cpu(self.machine.vcpus),
+            memory - _reserved_memory(memory),
+            self.disk_gb * 1000 - _reserved_disk(self.disk_gb * 1000),
         )
 
-    def _resources(self, milli_cpu: int, memory_mib: int) -> dict[str, str]:
-        resources = {"cpu": f"{milli_cpu}m", "memory": f"{memory_mib}Mi", "pods": str(self.max_pods)}
+    def _resources(self, milli_cpu: int, memory_mib: int, disk_mb: int) -> dict[str, str]:
+        resources = {
+            "cpu": f"{milli_cpu}m",
+            "memory": f"{memory_mib}Mi",
+            "ephemeral-storage": f"{disk_mb}M",
+            "pods": str(self.max_pods),
+        }
         if self.machine.chips and not self.dra:
             resources[TPU_RESOURCE] = str(self.machine.chips)
         return resources
@@ -88,6 +97,8 @@ class Pool:
 def parse_pool(pool: Mapping[str, Any]) -> Pool:
     """A Pool from a container v1beta1 NodePool with its present nodes per zone in `currentNodeCount`.
 
+    A pool that names only a workload policy has its topology from there, in `policyTopology`.
+
     Raises PartialSliceError for a size that is neither zero nor a whole slice, ValueError for a machine type that does
     not exist or cannot form the topology.
     """
@@ -95,7 +106,8 @@ def parse_pool(pool: Mapping[str, Any]) -> Pool:
     kind = machine_type(config.get("machineType", "e2-medium"))
     if kind is None:
         raise ValueError(f"node pool {pool['name']}: there is no machine type {config['machineType']}")
-    topology = pool.get("placementPolicy", {}).get("tpuTopology") or kind.single_host
+    placement = pool.get("placementPolicy", {})
+    topology = placement.get("tpuTopology") or pool.get("policyTopology") or kind.single_host
     hosts = kind.hosts(topology) if kind.chips else 1
     if hosts is None:
         raise ValueError(f"node pool {pool['name']}: machines of type {kind.name} form no {topology} slice")
@@ -119,6 +131,7 @@ def parse_pool(pool: Mapping[str, Any]) -> Pool:
         min_nodes=_bound(autoscaling, "min", len(zones)),
         max_nodes=_bound(autoscaling, "max", len(zones)),
         queued=queued,
+        disk_gb=int(config.get("diskSizeGb") or 100),
         max_pods=int(pool.get("maxPodsConstraint", {}).get("maxPodsPerNode", DEFAULT_MAX_PODS)),
     )
 
@@ -136,7 +149,7 @@ def _pool_labels(name: str, config: Mapping[str, Any], kind: MachineType, topolo
         "cloud.google.com/machine-family": kind.name.split("-")[0],
         "cloud.google.com/gke-cpu-scaling-level": str(kind.vcpus),
         "cloud.google.com/gke-provisioning": "spot" if config.get("spot") else "standard",
-        "iam.gke.io/gke-metadata-server-enabled": "true",
+        METADATA_LABEL: "true",
         "node.kubernetes.io/instance-type": kind.name,
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64",
@@ -146,7 +159,7 @@ def _pool_labels(name: str, config: Mapping[str, Any], kind: MachineType, topolo
     if config.get("spot"):
         labels["cloud.google.com/gke-spot"] = "true"
     if config.get("flexStart"):
-        labels["cloud.google.com/gke-flex-start"] = "true"
+        labels |= {"cloud.google.com/gke-flex-start": "true", "cloud.google.com/gke-provisioning": "flex-start"}
     return labels
 
 
@@ -170,6 +183,11 @@ def _reserved_memory(mib: int) -> int:
     return round(100 + _tiered(mib, tiers))
 
 
+def _reserved_disk(mb: int) -> int:
+    """MB: a tenth for eviction, and half of the disk or 6 GB and 35 %, whichever is less, up to 100 GB."""
+    return round(mb * 0.1 + min(mb * 0.5, 6000 + mb * 0.35, 100_000))
+
+
 def _tiered(amount: float, tiers: Iterable[tuple[float, float]]) -> float:
     """The sum over consecutive tiers (width, share) of what falls into each, times its share."""
     total = 0.0
@@ -181,7 +199,7 @@ def _tiered(amount: float, tiers: Iterable[tuple[float, float]]) -> float:
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """One Node to be: what makes it differ from others."""
+    """One Node to be: what makes it differ from others. `slice_hosts` is the number of hosts of its slice."""
 
     name: str
     labels: Mapping[str, str]
@@ -189,6 +207,16 @@ class NodeSpec:
     capacity: Mapping[str, str]
     allocatable: Mapping[str, str]
     provider_id: str
+    slice_hosts: int = 1
+
+    @property
+    def slice(self) -> str:
+        """Equal for all hosts of one slice."""
+        return self.labels[POOL_LABEL] if self.slice_hosts > 1 else self.name
+
+    @property
+    def chips(self) -> int:
+        return int(self.labels.get(CHIPS_LABEL, 0))
 
     @property
     def managed(self) -> str:
@@ -205,31 +233,70 @@ def pool_nodes(pool: Pool, cluster: str, project: str) -> list[NodeSpec]:
         region = zone.rpartition("-")[0]
         place = {
             "kubernetes.io/hostname": name,
+            "topology.gke.io/zone": zone,
             "topology.kubernetes.io/zone": zone,
             "topology.kubernetes.io/region": region,
         }
         provider = f"gce://{project}/{zone}/{name}"
-        nodes.append(NodeSpec(name, {**pool.labels, **place}, pool.taints, pool.capacity, pool.allocatable, provider))
+        labels = {**pool.labels, **place}
+        nodes.append(NodeSpec(name, labels, pool.taints, pool.capacity, pool.allocatable, provider, pool.hosts))
     return nodes
+
+
+class Hosts(Protocol):
+    """Real hosts, for Nodes that kwok does not answer for."""
+
+    def accept(self, spec: NodeSpec) -> bool:
+        """Whether a new Node is to be real."""
+
+    def has(self, name: str) -> bool:
+        """Whether a Node has a host."""
+
+    def begin(self, spec: NodeSpec) -> None:
+        """Starts the host of a Node."""
+
+    def end(self, name: str) -> None:
+        """Ends the host of a Node; for other names nothing happens."""
 
 
 class Nodes:
     """Keeps the Node objects of one cluster equal to a wanted list."""
 
-    def __init__(self, client: ApiClient) -> None:
+    def __init__(self, client: ApiClient, hosts: Hosts | None = None) -> None:
         self._client = client
+        self._hosts = hosts
 
     def reconcile(self, wanted: Iterable[NodeSpec]) -> None:
         """Adds, relabels and removes Nodes; removal takes the pods on them along, as a deleted machine does."""
         specs = {each.name: each for each in wanted}
         present = {each["metadata"]["name"]: each for each in self._managed_nodes()}
         for name in present.keys() - specs.keys():
+            if self._hosts:
+                self._hosts.end(name)
             remove_node(self._client, present[name])
         for name, spec in specs.items():
             if name not in present:
-                self._client.create(_node(spec), "kubelet")
-            elif present[name]["metadata"]["annotations"][_MANAGED] != spec.managed:
+                self._add(spec)
+                continue
+            self._find_who_answers(present[name], spec)
+            if present[name]["metadata"]["annotations"][_MANAGED] != spec.managed:
                 self._client.patch(present[name], _relabelling(present[name], spec))
+
+    def _add(self, spec: NodeSpec) -> None:
+        if self._hosts and self._hosts.accept(spec):
+            self._client.create(_real_node(spec), "kubelet")
+            self._hosts.begin(spec)
+        else:
+            self._client.create(_node(spec), "kubelet")
+
+    def _find_who_answers(self, node: Object, spec: NodeSpec) -> None:
+        """After a restart of the cluster the hosts of its real Nodes are gone: they begin again, or kwok takes over."""
+        if FAKE_NODE.items() <= node["metadata"]["annotations"].items() or (self._hosts and self._hosts.has(spec.name)):
+            return
+        if self._hosts and self._hosts.accept(spec):
+            self._hosts.begin(spec)
+        else:
+            self._client.patch(node, {"metadata": {"annotations": FAKE_NODE}})
 
     def _managed_nodes(self) -> list[Object]:
         nodes = self._client.list_all("v1", "Node")
@@ -280,6 +347,14 @@ def _node(spec: NodeSpec) -> Object:
             "nodeInfo": node_info("Container-Optimized OS from Google", f"v{KUBERNETES_VERSION}"),
         },
     }
+
+
+def _real_node(spec: NodeSpec) -> Object:
+    """What a kubelet finds when it comes up. What its machine has, its device plugin's chips too, it says itself."""
+    node = _node(spec)
+    node["metadata"]["annotations"] = {_MANAGED: spec.managed}
+    del node["status"]
+    return node
 
 
 def _relabelling(node: Object, spec: NodeSpec) -> Object:

@@ -6,6 +6,9 @@ import base64
 import datetime
 import ipaddress
 import shutil
+import ssl
+import tempfile
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +40,7 @@ class CertificateAuthority:
 
     def __init__(self, folder: Path, name: str = "sandbox-ca") -> None:
         self._folder = folder
+        self._lock = threading.Lock()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.pair = KeyPair(folder / "ca.crt", folder / "ca.key")
         if not self.pair.certificate.exists():
@@ -44,28 +48,34 @@ class CertificateAuthority:
         self._certificate = x509.load_pem_x509_certificate(self.pair.certificate.read_bytes())
         self._key = _load_key(self.pair.key)
 
-    def issue(self, name: str, subject_alternative_names: Sequence[str]) -> KeyPair:
-        """A certificate for server and client use, in `<folder>/<name>/tls.{crt,key}`. Names may be IP addresses."""
+    def issue(self, name: str, subject_alternative_names: Sequence[str], *, user: str = "", group: str = "") -> KeyPair:
+        """A certificate for server and client use, in `<folder>/<name>/tls.{crt,key}`. Names may be IP addresses.
+
+        To Kubernetes its bearer is `user`, which is `name` where none is given, in `group`.
+        """
         folder = self._folder / name
         pair = KeyPair(folder / "tls.crt", folder / "tls.key")
-        if pair.certificate.exists():
-            return pair
-        folder.mkdir(mode=0o700, exist_ok=True)
+        with self._lock:  # hosts that start at the same time ask for the same certificate
+            if not pair.certificate.exists():
+                self._issue(pair, user or name, group, subject_alternative_names)
+        return pair
+
+    def _issue(self, pair: KeyPair, user: str, group: str, subject_alternative_names: Sequence[str]) -> None:
+        pair.key.parent.mkdir(mode=0o700, exist_ok=True)
         key = _new_key()
         builder = (
-            _builder(name, self._certificate.subject, key)
+            _builder(user, self._certificate.subject, key, group)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(
                 x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
                 critical=False,
             )
-            .add_extension(
-                x509.SubjectAlternativeName([_general_name(each) for each in subject_alternative_names]), critical=False
-            )
         )
+        if subject_alternative_names:
+            names = x509.SubjectAlternativeName([_general_name(each) for each in subject_alternative_names])
+            builder = builder.add_extension(names, critical=False)
         _write_key(pair.key, key)
         pair.certificate.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
-        return pair
 
     def share(self, folder: Path) -> None:
         """Let a CertificateAuthority in `folder` be this same one."""
@@ -96,11 +106,25 @@ class CertificateAuthority:
         self.pair.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
 
-def _builder(name: str, issuer: x509.Name, key: rsa.RSAPrivateKey) -> x509.CertificateBuilder:
+def passing_identity(names: Sequence[str]) -> tuple[ssl.SSLContext, str]:
+    """TLS for a server of these names, and the PEM certificate of the CA that only this server knows.
+
+    Nothing of it is in a file when this returns.
+    """
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.TemporaryDirectory() as scratch:
+        authority = CertificateAuthority(Path(scratch), "sandbox-passing-ca")
+        pair = authority.issue("server", names)
+        tls.load_cert_chain(pair.certificate, pair.key)
+        return tls, authority.pair.certificate.read_text()
+
+
+def _builder(name: str, issuer: x509.Name, key: rsa.RSAPrivateKey, group: str = "") -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
+    organization = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group)] if group else []
     return (
         x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .subject_name(x509.Name([*organization, x509.NameAttribute(NameOID.COMMON_NAME, name)]))
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())

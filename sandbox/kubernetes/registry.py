@@ -13,16 +13,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import re
 import ssl
 import tarfile
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from socketserver import ThreadingTCPServer
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,6 +27,7 @@ import yaml
 from sandbox.adapter import AdapterError, Chart
 from sandbox.kubernetes import assets
 from sandbox.kubernetes.pki import CertificateAuthority
+from sandbox.kubernetes.tunnels import NO_PROXY, Tunnel, TunnelServer
 from sandbox.toolchain import ToolchainError
 from sandbox.toolchain.kubernetes_binaries import JOBSET_VERSION, KUEUE_VERSION
 
@@ -54,14 +51,9 @@ HOSTS = sorted({urlsplit(chart).netloc for chart in SOURCES})
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 CONFIG_TYPE = "application/vnd.cncf.helm.config.v1+json"
 ARCHIVE_TYPE = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
-IDLE_SECONDS = 60
-STOP_SECONDS = 0.1  # how soon the server notices that it is to stop
-# What a client reaches without the proxy: everything else of the sandbox.
-NO_PROXY = "127.0.0.1,localhost"
 # The variables that lead a client to the registry.
 VARIABLES = ("HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE")
 _ROUTE = re.compile(r"/v2/(?P<name>.+)/(?P<kind>manifests|blobs|tags)/(?P<reference>[^/]+)")
-_LOG = logging.getLogger(__name__)
 
 
 class RefusedError(Exception):
@@ -94,33 +86,23 @@ class ChartRegistry:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         tls.load_cert_chain(pair.certificate, pair.key)
         self._server = _Server(tls, offered)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(STOP_SECONDS,), name="chart-registry", daemon=True
-        )
-        self._thread.start()
+        self._server.start()
 
     @property
     def url(self) -> str:
-        host, port = self._server.server_address[:2]
-        return f"http://{host!s}:{port}"
+        return self._server.url
 
     def variables(self, trust_file: Path) -> dict[str, str]:
         """What to set for a client; `trust_file` has the authority's certificate in it."""
         return dict(zip(VARIABLES, (self.url, NO_PROXY, str(trust_file)), strict=True))
 
     def stop(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._server.stop()
 
 
-class _Server(ThreadingTCPServer):
-    daemon_threads = True
-    request_queue_size = 32
-
+class _Server(TunnelServer):
     def __init__(self, tls: ssl.SSLContext, charts: Mapping[str, tuple[str, ...]]) -> None:
-        super().__init__(("127.0.0.1", 0), _Connection)
-        self.tls = tls
+        super().__init__(_Connection, tls, HOSTS, "registry")
         self._charts = charts
         self.blobs: dict[str, bytes] = {}  # of the manifests that were asked for, by digest
 
@@ -154,43 +136,23 @@ class _Server(ThreadingTCPServer):
         self.blobs[digest] = content
         return {"mediaType": media_type, "digest": digest, "size": len(content)}
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        _LOG.warning("connection from %s to the chart registry ended", client_address, exc_info=True)
 
+class _Connection(Tunnel):
+    """A client's requests to the registry."""
 
-class _Connection(BaseHTTPRequestHandler):
-    """One client: first its request for a tunnel, then, in the tunnel, its requests to the registry."""
-
-    protocol_version = "HTTP/1.1"
-    timeout = IDLE_SECONDS
-    disable_nagle_algorithm = True
     server: _Server
 
-    def do_CONNECT(self) -> None:
-        host = self.path.rpartition(":")[0]
-        if host not in HOSTS:
-            self.send_response(502, f"the sandbox has no registry {host}; it has {', '.join(HOSTS)}")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            self.close_connection = True
-            return
-        self.send_response(200, "Connection established")
-        self.end_headers()
-        self.request = self.server.tls.wrap_socket(self.request, server_side=True)
-        self.setup()
-
-    def do_GET(self) -> None:
+    def respond(self) -> None:
         try:
             self._route()
         except (RefusedError, assets.AssetError, ToolchainError) as error:
             self._error(403, "DENIED", str(error))
 
-    def do_HEAD(self) -> None:
-        self.do_GET()
-
     def _route(self) -> None:
         path = urlsplit(self.path).path
-        if path == "/v2/":
+        if self.command not in ("GET", "HEAD"):
+            self._error(501, "UNSUPPORTED", "the sandbox's registry is read-only")
+        elif path == "/v2/":
             self._answer(200, "application/json", b"{}")
         elif not (route := _ROUTE.fullmatch(path)):
             self._error(404, "UNSUPPORTED", f"the sandbox's registry does not know {path}")
@@ -221,13 +183,6 @@ class _Connection(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(content)
-
-    def finish(self) -> None:
-        super().finish()
-        self.request.close()
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        _LOG.debug(format, *arguments)
 
 
 def _metadata(archive: Path) -> dict[str, Any]:

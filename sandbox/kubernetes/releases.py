@@ -22,6 +22,7 @@ import yaml
 
 from sandbox.kubernetes import assets
 from sandbox.kubernetes.api import Object
+from sandbox.kubernetes.supervisor import COLLECTION
 
 DEFAULT_TIMEOUT = 300  # seconds, helm's and the real provider's
 # Ends of an install or upgrade that leave a failed release: not ready in time, or helm was told to stop.
@@ -161,6 +162,7 @@ def _helm(arguments: list[str], variables: Mapping[str, str]) -> str:
             "HELM_CACHE_HOME": f"{home}/cache",
             "HELM_CONFIG_HOME": f"{home}/config",
             "HELM_DATA_HOME": f"{home}/data",
+            "GOGC": COLLECTION,
             **variables,
         }
         result = subprocess.run(

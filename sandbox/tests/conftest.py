@@ -7,9 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox.tests.emulated_google import Cloud, connected
-from sandbox.tests.isolation import isolate
+from sandbox.tests.isolation import isolate, leave_out_real_pods
 
 isolate()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    leave_out_real_pods(config, items)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 
 from sandbox.google import Emulator, serving
+from sandbox.google.callers import ACCOUNT_TOKEN
 
 PROJECT = "proj"
 ZONE = "us-east5-b"
@@ -58,6 +59,18 @@ class Cloud:
     def inventory(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = self.ok("GET", "/sandbox/inventory")
         return found
+
+    @contextmanager
+    def acting_as(self, email: str) -> Iterator[Cloud]:
+        """The same cloud, called with the token of a service account."""
+        headers = {"Authorization": f"Bearer {ACCOUNT_TOKEN}{email}"}
+        with httpx.Client(base_url=self.emulator.url, headers=headers, timeout=30, trust_env=False) as http:
+            yield Cloud(self.emulator, http)
+
+    def bind(self, policy: str, *bindings: tuple[str, str]) -> None:
+        """Replaces the policy of an API path by these bindings of a role to a member."""
+        rows = [{"role": role, "members": [member]} for role, member in bindings]
+        self.ok("POST", f"{policy}:setIamPolicy", {"policy": {"bindings": rows}})
 
     # What most tests stand on
 

@@ -36,6 +36,8 @@ CONFIG: Json = {
     "secretManagerCustomEndpoint": f"{HOST}/sm/v1/",
     "kmsCustomEndpoint": f"{HOST}/kms/v1/",
     "storageCustomEndpoint": f"{HOST}/storage/v1/",
+    "artifactRegistryCustomEndpoint": f"{HOST}/ar/v1/",
+    "cloudBillingCustomEndpoint": f"{HOST}/billing/v1/",
 }
 
 
@@ -139,6 +141,7 @@ class FakeGoogle(httpx.MockTransport):
             ("(GET|POST)", r"(.+):getIamPolicy", self._get_policy),
             ("POST", r"(.+):setIamPolicy", self._set_policy),
             ("POST", r"/iam/v1/projects/(\w+)/serviceAccounts", self._create_account),
+            ("POST", r"/iam/v1/projects/(\w+)/roles", self._create_role),
             ("POST", r"(/sm/v1/projects/\w+/secrets)", self._create_secret),
             ("POST", r"(/container/.+/clusters)", self._create_cluster),
             ("POST", r"(/container/.+/clusters/[^/]+/nodePools)", self._create_pool),
@@ -174,6 +177,10 @@ class FakeGoogle(httpx.MockTransport):
         return self._store(
             f"/iam/v1/{name}", {**body["serviceAccount"], "name": name, "email": email, "uniqueId": "123"}
         )
+
+    def _create_role(self, project: str, body: Json, **_: Any) -> httpx.Response:
+        name = f"projects/{project}/roles/{body['roleId']}"
+        return self._store(f"/iam/v1/{name}", {**body["role"], "name": name})
 
     def _create_secret(self, path: str, body: Json, url: httpx.URL, **_: Any) -> httpx.Response:
         name = url.params["secretId"]

@@ -8,16 +8,40 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from sandbox.environment import FOREIGN, PLUGINS_VARIABLE, Plugins
+from sandbox.hosts.choice import PODS_VARIABLE, Pods, what_is_missing
+from sandbox.kubernetes.plain_programs import PROVISIONER_VARIABLE
 from sandbox.run_directory import RUN_VARIABLE
 
 
 def isolate() -> None:
-    """Take the variables of whoever runs the tests out of this process, and choose the stand-in plugins."""
+    """Take the variables of whoever runs the tests out of this process; choose the stand-in plugins and played pods."""
     for name in list(os.environ):
         if name.startswith((*FOREIGN, RUN_VARIABLE)):
             del os.environ[name]
+    os.environ.pop(PROVISIONER_VARIABLE, None)
     os.environ[PLUGINS_VARIABLE] = Plugins.STAND_IN
+    os.environ[PODS_VARIABLE] = Pods.PLAYED
+
+
+def leave_out_real_pods(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselects the tests that run containers where no container can run."""
+    leave_out(config, items, "real_pods", what_is_missing())
+
+
+def leave_out(config: pytest.Config, items: list[pytest.Item], marker: str, obstacle: str) -> None:
+    """Deselects the tests with a marker if there is an obstacle."""
+    left_out = [each for each in items if obstacle and each.get_closest_marker(marker)]
+    if left_out:
+        items[:] = [each for each in items if each not in left_out]
+        config.hook.pytest_deselected(items=left_out)
+        config.stash.setdefault(OBSTACLES, {})[marker] = obstacle
+
+
+OBSTACLES = pytest.StashKey[dict[str, str]]()
+"""Why tests with a marker were left out."""
 
 
 @contextmanager

@@ -82,9 +82,25 @@ def test_a_data_disk_outlives_its_instance_and_serves_one_writer(cloud: Cloud) -
     cloud.ok("DELETE", f"{DISKS}/data")
 
 
+def test_a_disk_of_weights_is_filled_once_and_then_read_by_many(cloud: Cloud) -> None:
+    cloud.ok("POST", DISKS, {"name": "data", "sizeGb": "20", "type": f"zones/{ZONE}/diskTypes/hyperdisk-ml"})
+    assert cloud.ok("GET", f"{DISKS}/data")["accessMode"] == "READ_WRITE_SINGLE"
+    cloud.ok("POST", INSTANCES, with_data("filler"))
+    assert "already being used" in cloud.refused(400, "POST", INSTANCES, with_data("one", "READ_ONLY"))["message"]
+    cloud.ok("DELETE", f"{INSTANCES}/filler")
+    cloud.ok("PATCH", f"{DISKS}/data?paths=accessMode", {"name": "data", "accessMode": "READ_ONLY_MANY"})
+    for name in ("one", "two"):
+        cloud.ok("POST", INSTANCES, with_data(name, "READ_ONLY"))
+    assert len(cloud.ok("GET", f"{DISKS}/data")["users"]) == 2
+    assert "READ_ONLY_MANY" in cloud.refused(400, "POST", INSTANCES, with_data("three"))["message"]
+    back = {"name": "data", "accessMode": "READ_WRITE_SINGLE"}
+    assert "cannot be changed" in cloud.refused(400, "PATCH", f"{DISKS}/data", back)["message"]
+
+
 @pytest.mark.parametrize(
     ("status", "body", "message"),
     [
+        (400, {"name": "d", "type": "pd-ssd", "accessMode": "READ_ONLY_MANY"}, "not supported for disk type pd-ssd"),
         (400, {"name": "d", "sizeGb": "3", "type": "hyperdisk-balanced"}, "must be between 4 and 65536 GB"),
         (404, {"name": "d", "type": "floppy"}, "The disk type 'floppy' does not exist"),
         (404, {"name": "d", "sourceImage": "projects/debian-cloud/global/images/family/debian-3"}, "was not found"),

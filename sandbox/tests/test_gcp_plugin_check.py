@@ -187,7 +187,7 @@ def test_a_version_of_nodes_that_a_new_cluster_will_not_have_is_refused() -> Non
 
 
 def test_a_type_it_does_not_have_is_named() -> None:
-    with pytest.raises(ProviderError, match="does not know gcp:x/y:Y; it knows gcp:compute/address:Address"):
+    with pytest.raises(ProviderError, match=r"does not know gcp:x/y:Y; it knows gcp:artifactregistry/repo"):
         configured().check(subject("gcp:x/y:Y", "y"), {}, {}, b"")
 
 

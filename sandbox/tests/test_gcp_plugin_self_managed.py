@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import importlib.util
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -212,51 +212,55 @@ PLATFORM: dict[str, tuple[str, Callable[[Outputs], Json]]] = {
 
 @dataclass
 class Platform:
-    """The platform's resources as the engine would handle them: checked, created in order, deleted in reverse."""
+    """The platform's resources as the engine would handle them: checked, created in order, deleted in reverse.
+
+    `table`: name -> (type, inputs from the outputs of what stands before).
+    """
 
     url: str
     provider: GcpProvider
+    table: Mapping[str, tuple[str, Callable[[Outputs], Json]]] = field(default_factory=lambda: PLATFORM)
     ids: dict[str, str] = field(default_factory=dict)
     inputs: dict[str, Json] = field(default_factory=dict)
     outputs: Outputs = field(default_factory=dict)
 
     def checked(self, name: str, news: Json) -> Json:
-        found = self.provider.check(subject(PLATFORM[name][0], name), {}, news, b"seed")
+        found = self.provider.check(subject(self.table[name][0], name), {}, news, b"seed")
         assert found.failures == []
         return dict(found.inputs)
 
     def create(self, name: str, timeout: float = 60, **changed: Any) -> None:
-        token, made = PLATFORM[name]
+        token, made = self.table[name]
         self.inputs[name] = self.checked(name, {**made(self.outputs), **changed})
         state = self.provider.create(subject(token, name), copy.deepcopy(self.inputs[name]), timeout, False)
         self.ids[name], self.outputs[name] = state.id, plain_outputs(state.outputs)
 
     def up(self, *names: str) -> None:
-        for name in names or PLATFORM:
+        for name in names or self.table:
             self.create(name)
 
     def plan(self, name: str, **changed: Any) -> dict[str, bool]:
         """Path -> whether it replaces, of what the next update would change."""
         news = self.checked(name, {**self.inputs[name], **changed})
-        planned = self.provider.diff(subject(PLATFORM[name][0], name), self.outputs[name], news, ())
+        planned = self.provider.diff(subject(self.table[name][0], name), self.outputs[name], news, ())
         return {change.path: change.replace for change in planned.changes}
 
     def update(self, name: str, **changed: Any) -> None:
         news = self.checked(name, {**self.inputs[name], **changed})
-        about = subject(PLATFORM[name][0], name)
+        about = subject(self.table[name][0], name)
         outputs = self.provider.update(about, self.ids[name], self.outputs[name], news, (), 60, False)
         self.outputs[name], self.inputs[name] = plain_outputs(outputs), news
 
     def refresh(self, name: str) -> None:
         """Reads a resource again; what the program wrote must still stand there."""
-        about = subject(PLATFORM[name][0], name)
+        about = subject(self.table[name][0], name)
         state = self.provider.read(about, self.ids[name], self.inputs[name], self.outputs[name])
         assert plain_outputs(state.inputs) == self.inputs[name]
         self.outputs[name] = plain_outputs(state.outputs)
 
     def destroy(self) -> None:
         for name in reversed(list(self.ids)):
-            about = subject(PLATFORM[name][0], name)
+            about = subject(self.table[name][0], name)
             self.provider.delete(about, self.ids.pop(name), self.outputs[name], 60)
 
     def get(self, path: str) -> Json:

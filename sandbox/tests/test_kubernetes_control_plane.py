@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from sandbox.google.backend import ClusterRef
-from sandbox.kubernetes.api import ApiClient, ApiError, UnknownKindError
+from sandbox.kubernetes.api import ApiClient, ApiError, UnknownKindError, condition
 from sandbox.kubernetes.backend import AUTHORITY, KubernetesBackend
-from sandbox.kubernetes.control_plane import PROGRAMS
+from sandbox.kubernetes.control_plane import FAKE_NODE, PROGRAMS, ControlPlane, Setup
 from sandbox.kubernetes.pki import CertificateAuthority
 from sandbox.kubernetes.supervisor import GIVEN_PORTS, ProcessError, Supervisor, free_ports, port_is_free
 
@@ -52,6 +52,24 @@ def within(seconds: float, probe: Callable[[], bool]) -> bool:
             return False
         time.sleep(0.1)
     return True
+
+
+def test_a_node_writes_an_unchanged_status_as_often_as_it_is_told(run_dir: Path) -> None:
+    plane = ControlPlane(run_dir, setup=Setup(status_seconds=1))
+    plane.start()
+    try:
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "host", "annotations": dict(FAKE_NODE)}}
+        plane.client.create(node)
+        seen: set[str] = set()
+
+        def several() -> bool:
+            found = plane.client.get("v1", "Node", "host") or {}
+            seen.add(condition(found, "Ready").get("lastHeartbeatTime", ""))
+            return len(seen - {""}) > 3
+
+        assert within(20, several), f"written at {seen}"
+    finally:
+        plane.stop()
 
 
 def test_a_cluster_keeps_address_and_data_over_a_restart_and_is_removed_whole(run_dir: Path) -> None:
@@ -143,7 +161,7 @@ def test_a_program_sees_nothing_of_the_users_environment(run_dir: Path, monkeypa
     process = supervisor.start("env", Path("/usr/bin/env"), [])
     process.popen.wait(10)
     names = {line.partition("=")[0] for line in process.log.read_text().splitlines()}
-    assert names == {"HOME", "TMPDIR", "PATH", "GOMAXPROCS"}
+    assert names == {"HOME", "TMPDIR", "PATH", "GOMAXPROCS", "GOGC"}
     supervisor.stop_all()
 
 

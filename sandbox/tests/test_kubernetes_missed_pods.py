@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -73,7 +74,7 @@ class Played:
 def shown_after(seconds: float, pod: Object, node: Object = KWOK_NODE) -> bool:
     """Whether a pod that stands unchanged for so long is shown to kwok again."""
     client, now = Played(pod, node), [0.0]
-    watch = MissedPods(cast(ApiClient, client), (HOSTED,), lambda: now[0])
+    watch = MissedPods(cast(ApiClient, client), (re.escape(HOSTED),), lambda: now[0])
     watch.step()
     assert not client.patched, "kwok is given time to act by itself"
     now[0] = seconds

@@ -9,7 +9,7 @@ import yaml
 
 from sandbox.kubernetes import fitting
 from sandbox.kubernetes.dra import resource_slice
-from sandbox.kubernetes.gke import PREINSTALLED
+from sandbox.kubernetes.gke import COMPUTE_CLASS, PREINSTALLED
 from sandbox.kubernetes.nodes import PartialSliceError, Pool, parse_pool, pool_nodes
 
 ZONE = "us-east5-b"
@@ -50,6 +50,15 @@ def test_every_generation_has_its_labels_taint_and_capacity(
         assert node.capacity["google.com/tpu"] == node.allocatable["google.com/tpu"] == str(chips)
 
 
+def test_a_pool_with_a_workload_policy_alone_has_the_topology_of_the_policy() -> None:
+    wanted = node_pool("tpu7x-standard-4t", 16, placementPolicy={"policyName": "wp"}, policyTopology="4x4x4")
+    pool = parse_pool(wanted)
+    assert pool.hosts == 16
+    assert {each.labels[f"{LABEL}tpu-topology"] for each in pool_nodes(pool, "lab", "my-project")} == {"4x4x4"}
+    with pytest.raises(PartialSliceError, match="1 nodes are no 4x4x4 slice"):
+        parse_pool({**wanted, "currentNodeCount": 1})
+
+
 def test_a_dra_pool_has_no_device_plugin_capacity() -> None:
     dra = {"labels": {f"{LABEL}tpu-dra-driver": "true"}}
     pool = parse_pool(node_pool("ct6e-standard-4t", config=dra))
@@ -63,6 +72,7 @@ def test_capacity_models_show_in_labels_and_taints() -> None:
     assert spot.labels[f"{LABEL}spot"] == "true"
     queued = parse_pool(node_pool("ct6e-standard-1t", config={"flexStart": True}, queuedProvisioning={"enabled": True}))
     assert queued.labels[f"{LABEL}flex-start"] == "true"
+    assert queued.labels[f"{LABEL}provisioning"] == "flex-start"
     assert f"{LABEL}queued" not in queued.labels
     assert {"key": f"{LABEL}queued", "value": "true", "effect": "NoSchedule"} in queued.taints
 
@@ -230,5 +240,6 @@ def test_only_the_generation_can_be_predicted_of_nodes_to_be(expression: str, pr
 
 
 def test_what_gke_preinstalls_is_well_formed() -> None:
-    objects = list(yaml.safe_load_all(PREINSTALLED.read_text()))
-    assert {each["kind"] for each in objects} == {"Namespace", "ResourceQuota", "CustomResourceDefinition"}
+    objects = [*yaml.safe_load_all(PREINSTALLED.read_text()), yaml.safe_load(COMPUTE_CLASS.read_text())]
+    policies = {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
+    assert {each["kind"] for each in objects} == {"Namespace", "ResourceQuota", "CustomResourceDefinition", *policies}

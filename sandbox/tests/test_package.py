@@ -12,7 +12,14 @@ from pathlib import Path
 
 from sandbox.tests.packaging import SANDBOX, wheel
 
-BESIDE = {"pyproject.toml", "requirements.in", "requirements.txt", "README.md", "toolchain/go-requirements.in"}
+BESIDE = {
+    "pyproject.toml",
+    "requirements.in",
+    "requirements.txt",
+    "README.md",
+    "toolchain/go-requirements.in",
+    "hosts/jax-requirements.in",
+}
 """Files of the folder that nothing reads at run time."""
 ITSELF = {"sandbox", *sys.stdlib_module_names}
 

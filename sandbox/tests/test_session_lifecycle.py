@@ -57,6 +57,16 @@ def test_a_sandbox_lives_as_long_as_its_block(run: RunDirectory) -> None:
     assert attach(run) is None
 
 
+def test_a_command_that_hangs_ends_with_what_it_has_printed(run: RunDirectory) -> None:
+    """A test's `up` hung until the test's own limit, and nothing of its output was left."""
+    with running(run, PLAN, FOREIGN) as session:
+        (run.bin / "pulumi").write_text("#!/bin/sh\nsleep 600 &\necho plugin $!\nwait\n")
+        with pytest.raises(SandboxError, match=r"(?s)pulumi up has not ended after 1 s.*plugin \d+") as raised:
+            session.pulumi("up", seconds=1)
+    plugin = int(str(raised.value).split()[-1])
+    assert eventually(lambda: not psutil.pid_exists(plugin))
+
+
 def test_the_emulator_listens_on_the_loopback_interface_only(run: RunDirectory) -> None:
     with running(run, PLAN, FOREIGN) as session:
         connections = psutil.Process(session.emulator_pid).net_connections(kind="tcp")
@@ -177,7 +187,7 @@ def test_a_shell_of_its_own_stops_with_it(run: RunDirectory) -> None:
 
 
 def test_unknown_names_are_answered_with_the_known_ones(run: RunDirectory, tmp_path: Path) -> None:
-    built = call(run, "build", "kubelet")
+    built = call(run, "build", "docker")
     assert built.returncode == 1
     assert "kube-apiserver" in built.stdout
     shown = call(run, "demo", "--stack", "nowhere")

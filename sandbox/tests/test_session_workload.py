@@ -40,8 +40,14 @@ def client(tmp_path: Path) -> Iterator[ApiClient]:
 @pytest.mark.parametrize(
     ("sights", "message"),
     [
-        ([Sight({"job": "failed: out of retries"}, over=False, failed=True)], "has failed: failed: out of retries"),
-        ([Sight({"queue": "queued", "job": ""}, over=False, failed=False)], r"not over after 0 s \(queue: queued\)"),
+        (
+            [Sight({"job": "failed: out of retries"}, over=False, failed=True, hosts=0)],
+            "has failed: failed: out of retries",
+        ),
+        (
+            [Sight({"queue": "queued", "job": ""}, over=False, failed=False, hosts=0)],
+            r"not over after 0 s \(queue: queued\)",
+        ),
     ],
 )
 def test_a_job_that_fails_or_hangs_ends_the_watch(
@@ -56,7 +62,8 @@ def test_a_job_that_fails_or_hangs_ends_the_watch(
 def test_the_watch_ends_when_the_quota_is_free_again(client: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workload, "LOOK_EVERY_SECONDS", 0)
     sights = [
-        Sight({"quota": words}, over=words == "0 chips in use", failed=False) for words in ("8", "0 chips in use")
+        Sight({"quota": words}, over=words == "0 chips in use", failed=False, hosts=2)
+        for words in ("8", "0 chips in use")
     ]
     waiting = iter(sights)
     monkeypatch.setattr(workload, "look", lambda _client, _job: next(waiting))

@@ -23,7 +23,8 @@ from pathlib import Path
 from sandbox.toolchain.binary import Binary as Binary
 from sandbox.toolchain.binary import pinned_version
 from sandbox.toolchain.kubernetes_binaries import BINARIES as KUBERNETES_BINARIES
-from sandbox.toolchain.kubernetes_binaries import KUBEADM
+from sandbox.toolchain.kubernetes_binaries import CRICTL, KUBEADM
+from sandbox.toolchain.node_binaries import BINARIES as _NODE_ROWS
 
 HERE = Path(__file__).parent
 PULUMI_SDK = "github.com/pulumi/pulumi/sdk/v3"
@@ -44,12 +45,15 @@ LANGUAGE_PYTHON = Binary(
 ACTIONLINT = Binary("actionlint", "actionlint", "github.com/rhysd/actionlint/cmd/actionlint", seconds=15)
 ENGINE = (PULUMI.name, LANGUAGE_PYTHON.name)
 SANDBOX = (*ENGINE, *KUBERNETES_BINARIES)
-"""What a sandbox runs; the other programs are for tests."""
+"""What every sandbox runs; `NODE_BINARIES` are for those with real pods, the other programs for tests."""
+NODE_BINARIES = tuple(_NODE_ROWS)
 BINARIES = {
     PULUMI.name: PULUMI,
     LANGUAGE_PYTHON.name: LANGUAGE_PYTHON,
     **KUBERNETES_BINARIES,
+    **_NODE_ROWS,
     KUBEADM.name: KUBEADM,
+    CRICTL.name: CRICTL,
     ACTIONLINT.name: ACTIONLINT,
 }
 
@@ -108,7 +112,7 @@ def built_path(binary: Binary) -> Path:
     """Where the built binary lies, keyed by everything that decides its content."""
     module = HERE / binary.module
     key = hashlib.sha256()
-    for part in (module / "go.mod", module / "go.sum"):
+    for part in (module / "go.mod", module / "go.sum", *sorted(module.glob("*.go"))):
         key.update(part.read_bytes())
     key.update(repr((binary.package, binary.ldflags, binary.build_flags)).encode())
     return cache_dir() / "bin" / f"{binary.name}-{key.hexdigest()[:12]}" / binary.name

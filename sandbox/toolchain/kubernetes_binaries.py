@@ -1,5 +1,5 @@
 """The control plane's programs as rows of the toolchain: Kubernetes, etcd, kwok, JobSet, Kueue, helm, kubectl; and
-kubeadm, which no sandbox runs."""
+kubeadm and crictl, which no sandbox runs."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ _KUBERNETES_STAMP = " ".join(
 _NO_PROFILE = ("-pgo=off",)  # upstream's default.pgo only makes the build slower
 
 
-def _kubernetes(name: str, seconds: int, module: str = "kubernetes") -> Binary:
+def kubernetes(name: str, seconds: int, module: str = "kubernetes") -> Binary:
+    """A program of `k8s.io/kubernetes/cmd`, stamped with its version, pinned in the folder `module`."""
     package = f"k8s.io/kubernetes/cmd/{name}"
     return Binary(name, module, package, seconds, ldflags=_KUBERNETES_STAMP, build_flags=_NO_PROFILE)
 
 
 _ROWS = (
     Binary("etcd", "kubernetes", "go.etcd.io/etcd/server/v3", seconds=22),
-    _kubernetes("kube-apiserver", seconds=180),
-    _kubernetes("kube-controller-manager", seconds=55),
-    _kubernetes("kube-scheduler", seconds=6),
+    kubernetes("kube-apiserver", seconds=180),
+    kubernetes("kube-controller-manager", seconds=55),
+    kubernetes("kube-scheduler", seconds=6),
     # A module of its own: its dependencies would change the others' go.sum, and with it what has been built.
-    _kubernetes("kubectl", seconds=40, module="kubectl"),
+    kubernetes("kubectl", seconds=40, module="kubectl"),
     Binary("kwok", "kubernetes", "sigs.k8s.io/kwok/cmd/kwok", seconds=17),
     Binary("jobset", "kubernetes", "sigs.k8s.io/jobset", seconds=9),
     Binary(
@@ -57,4 +58,6 @@ _ROWS = (
 )
 BINARIES = {row.name: row for row in _ROWS}
 # It judges what the boot scripts write, in their tests. It takes versions from its own down to one minor below.
-KUBEADM = _kubernetes("kubeadm", seconds=25, module="kubeadm")
+KUBEADM = kubernetes("kubeadm", seconds=25, module="kubeadm")
+# The boot scripts ask containerd with it. A release of cri-tools is for Kubernetes of its minor version.
+CRICTL = Binary("crictl", "crictl", "sigs.k8s.io/cri-tools/cmd/crictl", seconds=25)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 import time
 from dataclasses import dataclass
@@ -174,6 +175,7 @@ def test_the_deployer_finds_the_server_and_a_token(published: Published) -> None
     endpoint = published.secrets.newest("endpoint")
     assert endpoint["server"] == "https://10.0.0.5:6443"
     assert base64.b64decode(endpoint["ca"]).decode() == published.made.read("/etc/kubernetes/pki/ca.crt")
+    assert json.loads(base64.b64decode(endpoint["jwks"])) == {"keys": []}
     account, binding = yaml.safe_load_all((published.made.folder / "applied.yaml").read_text())
     assert account["metadata"] == {"name": "tpu-platform-deployer", "namespace": "kube-system"}
     assert binding["roleRef"]["name"] == "cluster-admin"

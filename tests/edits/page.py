@@ -51,6 +51,7 @@ EFFECTS = {
 # Names of one's own in keys, and the two kinds of slice that the table edits.
 NAMED = re.compile(
     r"(?<=\bslices\.)[^.]+|(?<=\bqueues\.)[^.]+|(?<=\bcpu_pools\.)[^.]+|(?<=\bcohorts\.)[^.]+|(?<=\bworkers\.)[^.]+"
+    r"|(?<=\bteams\.)[^.]+|(?<=\bstorage\.)[^.]+|(?<=\bimages\.)[^.]+"
 )
 SEVERAL, SINGLE = "slices.train", "slices.serve"
 

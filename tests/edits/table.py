@@ -54,6 +54,14 @@ CUBE = {
     "capacity": {**RESERVED, "name": "cubes", "block": "block-0001", "sub_block": ["block-0001-subblock-0001"]},
 }
 
+PROVISIONER = "example.com/images/tpu-provisioner:v1"
+BY_PROVISIONER = {
+    "cluster.release_channel": "UNSPECIFIED",
+    "slices.train.provisioning": "tpu-provisioner",
+    "slices.serve": ABSENT,
+    "software.tpu_provisioner": {"image": PROVISIONER},
+}
+
 # Words of docs/operations.md that several rows share.
 SHAPE = "`slices.*`: another machine type, generation, topology or number of chips"
 COUNT = "`slices.*.count`"
@@ -166,7 +174,10 @@ def _slices() -> Iterator[Row]:
     turned = {f"{train}.capacity": ["spot", RESERVED]}
     yield gke(turned, IN_PLACE, {f"{train}.capacity": [RESERVED, "spot"]}, "the order in `slices.*.capacity`")
     yield Row({f"{train}.capacity": "queued"}, REPLACED, REFUSED, words="`slices.*.capacity`: queued")
-    yield Row({f"{serve}.autoscale": True}, IN_PLACE, REFUSED)
+    yield Row({f"{serve}.provisioning": "autoscaled"}, IN_PLACE, REFUSED)
+    by_class = {f"{serve}.provisioning": "compute-class"}
+    yield gke(by_class, ADDED, words="`slices.*.provisioning`: from or to compute-class")
+    yield gke({f"{serve}.capacity": "spot"}, IN_PLACE, by_class, "`slices.*` with provisioning: compute-class: any key")
     dynamic = {"slices.cube": CUBE}
     yield gke({"slices.cube.dynamic_slicing": True}, REPLACED, dynamic)
     yield without({f"{train}.dynamic_slicing": True}, REFUSED)
@@ -201,6 +212,35 @@ def _slices() -> Iterator[Row]:
     template = {f"{train}.instance_template": f"projects/{PROJECT}/global/instanceTemplates/own"}
     yield Row(template, REFUSED, REPLACED)
     yield Row({f"{train}.protect": True}, NOTHING, NOTHING, unsafe_to_keep=True)
+
+
+def _teams() -> Iterator[Row]:
+    """Who works on the platform, and with what."""
+    team, people = "teams.research", ["user:eva@example.com"]
+    yield both({team: {}}, ADDED, words="a team")
+    yield both({f"{team}.members": people}, ADDED, {team: {}}, words="the first member of all teams")
+    yield both({f"{team}.members": [*people, "user:max@example.com"]}, IN_PLACE, {f"{team}.members": people})
+    yield both({f"{team}.load_balancers": 1}, IN_PLACE, {team: {}})
+    data, stored = f"{team}.storage.data", {f"{team}.storage.data": {}}
+    yield both({data: {}}, ADDED, {team: {}}, words="a store of a team")
+    yield both({f"{data}.bucket": "acme-c4"}, ADDED, stored)
+    yield both({f"{data}.mode": "read"}, ADDED, stored)
+    yield both({f"{data}.soft_delete": False}, IN_PLACE, stored)
+    yield both({f"{data}.expire": "30d"}, IN_PLACE, stored)
+    yield both({f"{data}.keep": False}, IN_PLACE, stored)
+    yield Row({f"{data}.mount": "/data"}, ADDED, REFUSED, stored)
+    yield gke({f"{data}.disk": "weights"}, IN_PLACE, {data: {"mount": "/data"}})
+    yield without({f"{data}.disk": "weights"}, REFUSED, stored)
+    yield gke({f"{data}.use": "models"}, IN_PLACE, {data: {"mount": "/data"}})
+    yield without({f"{data}.use": "models"}, REFUSED, stored)
+    yield Row({f"{team}.secrets": {"HF_TOKEN": "hf-token"}}, IN_PLACE, REFUSED, {team: {}})
+    ml = {"images": {"ml": {}}}
+    yield both(ml, ADDED, words="a registry of images")
+    anew = "`images.*.mirror`, which makes the registry anew, without its images"
+    yield both({"images.ml.mirror": "docker-hub"}, IN_PLACE, ml, anew)
+    named = f"projects/{PROJECT}/locations/us-east5/repositories/own"
+    yield both({"images.ml.repository": named}, IN_PLACE, ml)
+    yield both({"images.ml.teams": []}, IN_PLACE, {f"{team}.members": people} | ml, "`images.*.teams`: who may push")
 
 
 def _platform() -> Iterator[Row]:
@@ -325,6 +365,9 @@ def _inside() -> Iterator[Row]:
     yield gke({"software.kueue.provisioning_retries": 4}, IN_PLACE, {"slices.train.capacity": "queued"})
     yield without({"software.kueue.provisioning_retries": 4}, NOTHING)
     yield both({"software.kueue.topology_aware": True}, IN_PLACE)
+    for key, value in {"image": f"{PROVISIONER}2", "concurrency": 2, "pod_to_node_labels": ["team"]}.items():
+        yield gke({f"software.tpu_provisioner.{key}": value}, IN_PLACE, BY_PROVISIONER)
+        yield without({f"software.tpu_provisioner.{key}": value}, REFUSED)
     yield both({"software.dra_driver.version": "0.2.0"}, IN_PLACE, {"slices.train.devices": "dra"})
     yield both({"software.dra_driver.capabilities": False}, IN_PLACE, {"slices.train.devices": "dra"})
     yield both({"software.kueue.refuse_unqueued": False}, ADDED)
@@ -346,4 +389,4 @@ def _inside() -> Iterator[Row]:
     yield both({"multikueue.slices.train.count": 2}, NOTHING, front, "`multikueue.slices`")
 
 
-ROWS: tuple[Row, ...] = (*_inside(), *_platform(), *_cluster(), *_slices())
+ROWS: tuple[Row, ...] = (*_inside(), *_teams(), *_platform(), *_cluster(), *_slices())

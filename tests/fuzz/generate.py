@@ -37,6 +37,14 @@ AWKWARD: tuple[Any, ...] = (
     [], {}, [[]], [None], [{}], ["a", "a"], {"": 1}, {"a": 1}, {"a": {"a": {}}}, {"1": "2"}, ["spot", "spot"],
 )  # fmt: skip
 
+REPOSITORY = "projects/other/locations/us/repositories/base"
+STORES: tuple[Json, ...] = (
+    {},
+    {"soft_delete": False, "expire": "30d", "keep": False},
+    {"mount": "/data", "use": "models"},
+    {"bucket": "acme-c4"},
+    {"bucket": "acme-c5", "mode": "write", "mount": "/work"},
+)
 # Text that some pattern of the schema takes.
 FITTING = (
     "a", "team", "team-a", "train", "b", "x" * 22, "x" * 40, "x" * 63, "prod", "us-east5-b", "us-east5-a",
@@ -46,6 +54,7 @@ FITTING = (
     "1.34", "1.35", "1.35.2", "1.35.2-gke.1842000", "1.34.2", "1.36.0", "my-project", "other-project", "123456",
     "projects/my-project/locations/us-east5/keyRings/r/cryptoKeys/k", "projects/my-project/secrets/join",
     "projects/p/global/images/family/f", "global/images/i", "projects/p/global/instanceTemplates/t",
+    "group:a@a.example", "user:a@a.example", "acme", "/data", "30d", "HF_TOKEN",
     ACCOUNT, "gke-security-groups@a.example", "https://10.0.0.10:6443",
     "organization/project/stack", "FREQ=DAILY", "FREQ=WEEKLY;BYDAY=SA,SU", EXISTING["ca"],
     "e2-standard-4", "n2-standard-8", "c4-standard-8", "pd-balanced", "hyperdisk-balanced", "pd-ssd", "4x4", "2x4",
@@ -67,6 +76,12 @@ def sound(random: Random) -> Json:
         platform["network"] = {**FOREIGN_NETWORK, **({"services_range": "q"} if kind == "gke" else {})}
     if random.random() < 0.2:
         platform["namespaces"] = random.sample(["a", "team", "team-a", "x" * 63, "prod"], random.randint(1, 3))
+    if random.random() < 0.3:
+        platform["teams"] = _teams(random, kind)
+    if random.random() < 0.2:
+        pushing: Json = {"teams": sorted(platform.get("teams", {}))[: random.randint(0, 2)]}
+        hub = random.choice((pushing, {"mirror": "docker-hub"}, {"repository": REPOSITORY}))
+        platform["images"] = {random.choice(("ml", "x" * 40)): random.choice((pushing, {})), "hub": hub}
     if random.random() < 0.6:
         platform |= _queues(random, list(platform["slices"]))
         platform["overcommit"] = random.random() < 0.9
@@ -88,6 +103,21 @@ def sound(random: Random) -> Json:
         if random.random() < 0.2:
             platform[key] = random.choice(values)
     return platform
+
+
+def _teams(random: Random, kind: str) -> Json:
+    """Teams, some with the names of namespaces and queues. Without GKE only rights follow from them."""
+    teams: Json = {}
+    members = ["user:eva@a.example", f"serviceAccount:{ACCOUNT}", "user:max@a.example"]
+    for name in random.sample(["a", "team", "a-prod", "lab"], random.randint(1, 3)):
+        team: Json = {"members": random.sample(members, random.randint(0, 3))}
+        if kind == "gke":
+            team["storage"] = {
+                store: random.choice(STORES) for store in random.sample(["d", "data", "prod-d"], random.randint(0, 2))
+            }
+            team["secrets"] = random.choice(({}, {"HF_TOKEN": "hf", "A": "projects/other/secrets/hf"}))
+        teams[name] = team
+    return teams
 
 
 def _slice(random: Random, family: str, kind: str) -> Json:
@@ -123,7 +153,11 @@ def _slice(random: Random, family: str, kind: str) -> Json:
     if machine.generation.dra:
         optional["devices"] = ("dra", "device-plugin")
     if kind == "gke":
-        optional |= {"autoscale": (True,), "image_streaming": (True, False), "dranet": (True, False)}
+        optional |= {
+            "provisioning": ("autoscaled", "compute-class"),
+            "image_streaming": (True, False),
+            "dranet": (True, False),
+        }
     for key, values in optional.items():
         if random.random() < 0.12:
             spec[key] = random.choice(values)

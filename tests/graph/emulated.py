@@ -221,6 +221,22 @@ def lay_foreign(cloud: EmulatedCloud, region: str, *, pods: str = "p", services:
         cloud.call("POST", f"/sm/v1/projects/{PROJECT}/secrets?secretId={secret}", {"replication": {"automatic": {}}})
 
 
+TEAM_BUCKET, TEAM_SECRET = "acme-c4", "hf-token"
+"""What teams of stack files and edits name."""
+
+
+def lay_for_teams(cloud: EmulatedCloud, region: str) -> None:
+    """A bucket and a secret that exist before the platform does."""
+    bucket = {
+        "name": TEAM_BUCKET,
+        "location": region.upper(),
+        "iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}},
+    }
+    cloud.call("POST", f"/storage/v1/b?project={PROJECT}", bucket)
+    secret = {"replication": {"automatic": {}}}
+    cloud.call("POST", f"/sm/v1/projects/{PROJECT}/secrets?secretId={TEAM_SECRET}", secret)
+
+
 Clouds = Callable[[Json], EmulatedCloud]
 
 
@@ -241,6 +257,7 @@ def standing_clouds() -> Iterator[Clouds]:
                 cloud.control("reset")
                 cloud.control("zones", zone=platform["zone"], generations=["v5e", "v5p", "v6e", "tpu7x"])
                 lay_foreign(cloud, platform["zone"].rpartition("-")[0])
+                lay_for_teams(cloud, platform["zone"].rpartition("-")[0])
                 cloud.make(recorded(platform))
                 standing[key] = cloud
             return standing[key]

@@ -21,6 +21,7 @@ from pulumi.runtime.proto import resource_pb2
 
 from components.stack_state import READ_OUTPUTS, READ_RESOURCES
 from platform_config import stack_file
+from sandbox.google.project_numbers import project_number
 from tools.in_process import run
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +29,7 @@ STACK_FILES = sorted(ROOT.glob("Pulumi.*.yaml"))
 
 Requests = dict[str, Any]
 READ_TEMPLATE = tuple(f"gcp:compute/get{kind}:get{kind}" for kind in ("InstanceTemplate", "RegionInstanceTemplate"))
+READ_PROJECT = "gcp:organizations/getProject:getProject"
 READ_SECRET = "gcp:secretmanager/getSecretVersionAccess:getSecretVersionAccess"
 
 
@@ -39,7 +41,11 @@ class Update(mocks.Mocks):
         "gcp:serviceaccount/account:Account": {
             "email": "{name}@my-project.iam.gserviceaccount.com",
             "member": "serviceAccount:{name}@my-project.iam.gserviceaccount.com",
+            "name": "projects/my-project/serviceAccounts/{name}@my-project.iam.gserviceaccount.com",
+            "uniqueId": "number of {name}",
         },
+        "pulumi:index:Stash": {"output": "0123abcd"},
+        "gcp:projects/iAMCustomRole:IAMCustomRole": {"name": "projects/my-project/roles/{name}"},
         "gcp:compute/address:Address": {"address": "address of {name}"},
         "gcp:compute/disk:Disk": {"diskId": "number of {name}", "selfLink": "link of {name}"},
         "gcp:compute/instance:Instance": {"instanceId": "number of {name}", "selfLink": "link of {name}"},
@@ -50,7 +56,7 @@ class Update(mocks.Mocks):
     }
 
     ENDPOINT = "gke-0123.us-east5.gke.goog"
-    PUBLISHED = {"server": "https://10.0.0.5:6443", "ca": "Y2VydGlmaWNhdGU="}
+    PUBLISHED = {"server": "https://10.0.0.5:6443", "ca": "Y2VydGlmaWNhdGU=", "jwks": "eyJrZXlzIjogW119"}
     """What a self-managed control plane has written."""
 
     TEMPLATES: dict[str, dict[str, Any]] = {}
@@ -81,6 +87,8 @@ class Update(mocks.Mocks):
         """What exists before the platform does, and is known in a preview too."""
         if args.token in READ_TEMPLATE and args.args["name"] in self.TEMPLATES:
             return self.TEMPLATES[args.args["name"]]
+        if args.token == READ_PROJECT:
+            return {**args.args, "number": project_number(str(args.args["projectId"]))}
         raise AssertionError(f"the program made a call that no test knows: {args.token}")
 
 

@@ -16,6 +16,7 @@ import pytest
 from components.compute import drain_hook, published_endpoint
 from components.compute.drain_hook import drain_arguments, drain_group, settings_of
 from components.compute.published_endpoint import known, until_published
+from components.kubernetes import kubectl
 from components.kubernetes.cluster_access import Endpoint
 from plan.platform import Platform
 from platform_config.slice import NodeDrain
@@ -235,7 +236,7 @@ def test_trouble_is_said_and_not_waited_for(
     guest: Platform, warnings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, words: str
 ) -> None:
     put_kubectl(tmp_path, monkeypatch, body)
-    monkeypatch.setattr(drain_hook, "MARGIN_SECONDS", 1)
+    monkeypatch.setattr(kubectl, "MARGIN_SECONDS", 1)
     monkeypatch.setattr(drain_hook.hosts, "drain_seconds", lambda _settings: 0)
     asyncio.run(drain_group(guest, "tpu-train-0"))
     (warning,) = warnings

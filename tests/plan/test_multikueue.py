@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
-from plan import flavors, kueue_configuration, multikueue, queues, workload
+from plan import flavors, kueue_configuration, multikueue, queues
+from plan.workloads.job import plan_named
 from platform_config.platform import below
 from rules.check import warnings
 from tests.platforms import errors, load, raw
@@ -78,7 +79,7 @@ def test_a_manager_counts_claims_as_its_workers_do() -> None:
 
 def test_jobs_are_made_for_slices_elsewhere() -> None:
     written = manager(V6E)
-    plan = workload.plan_named(load(written.pop("slices"), **written), "train")
+    plan = plan_named(load(written.pop("slices"), **written), "train")
     assert (plan.topology, plan.count) == ("4x4", 3)
 
 

@@ -60,12 +60,12 @@ def specs(draw: st.DrawFn, models: Sequence[str] = tuple(CAPACITY_MODELS)) -> tu
 
 @pytest.mark.parametrize("invariant", INVARIANTS, ids=lambda invariant: invariant.id)
 @settings(max_examples=60)
-@given(written=specs(), autoscale=st.sampled_from([None, True]), dranet=st.booleans())
+@given(written=specs(), provisioning=st.sampled_from([None, "autoscaled"]), dranet=st.booleans())
 def test_what_nobody_can_break(
-    invariant: Invariant[SlicePlan], written: tuple[str, dict[str, Any]], autoscale: bool | None, dranet: bool
+    invariant: Invariant[SlicePlan], written: tuple[str, dict[str, Any]], provisioning: str | None, dranet: bool
 ) -> None:
     zone, spec = written
-    spec |= {"autoscale": autoscale, "dranet": dranet and MACHINES[spec["machine_type"]].accelerator_nics > 0}
+    spec |= {"provisioning": provisioning, "dranet": dranet and MACHINES[spec["machine_type"]].accelerator_nics > 0}
     for plan in load({"s": spec}, zone=zone, network=WIDE).slice_plans:
         assert invariant.holds(plan)
 
@@ -89,7 +89,7 @@ def test_what_nobody_can_break_without_gke(invariant: Invariant[Any], written: t
     more=st.fixed_dictionaries(
         {},
         optional={
-            "autoscale": st.booleans(),
+            "provisioning": st.sampled_from(["fixed", "autoscaled"]),
             "devices": st.sampled_from(["dra", "device-plugin"]),
             "dranet": st.booleans(),
             "image_streaming": st.booleans(),
@@ -234,11 +234,11 @@ def test_fallback_is_a_compute_class_over_pools_of_each_model() -> None:
     )
     (compute_class,) = platform.compute_classes
     assert compute_class.name == "tpu-any"
-    assert compute_class.priorities == (
-        ("any-reservation-0", "any-reservation-1"),
-        ("any-spot-0", "any-spot-1"),
-        ("any-flex-start-0", "any-flex-start-1"),
-    )
+    assert [[pool.name for pool in plan.pools] for plan in compute_class.alternatives] == [
+        ["any-reservation-0", "any-reservation-1"],
+        ["any-spot-0", "any-spot-1"],
+        ["any-flex-start-0", "any-flex-start-1"],
+    ]
     for plan in platform.slice_plans:
         assert plan.labels["cloud.google.com/compute-class"] == "tpu-any"
         assert [(taint.key, taint.value, taint.effect) for taint in plan.taints] == [

@@ -2,8 +2,10 @@
 
 import pytest
 
-from plan import pod_security, workload
+from plan import pod_security
 from plan.platform import Platform
+from plan.workloads.job import Job
+from plan.workloads.jobset import jobset
 from tests.platforms import load
 
 SINGLE = {"machine_type": "ct6e-standard-1t", "topology": "1x1"}
@@ -34,5 +36,5 @@ def test_with_claims_a_policy_covers_every_namespace_of_the_platform() -> None:
 def test_generated_pods_add_no_capabilities_where_they_may_not() -> None:
     found = platform(dra=True, capabilities=False)
     (plan,) = found.slice_plans
-    job = workload.jobset(found, plan, workload.Job("j", "tpu-workloads", 1))
+    job = jobset(found, plan, Job("j", "tpu-workloads", 1))
     assert "capabilities" not in str(job)

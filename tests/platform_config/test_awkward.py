@@ -223,8 +223,8 @@ def test_the_hint_is_about_what_was_written(spec: dict[str, Any], path: str, wor
     [
         ("node_count", 4, "write count: SLICES"),
         ("num_nodes", 4, "write count: SLICES"),
-        ("min_nodes", 0, "autoscale: true"),
-        ("max_nodes", 4, "autoscale: true"),
+        ("min_nodes", 0, "provisioning: autoscaled"),
+        ("max_nodes", 4, "provisioning: autoscaled"),
         ("auto_repair", True, "leave it out"),
         ("spot", True, "capacity: spot"),
         ("preemptible", True, "capacity: spot"),

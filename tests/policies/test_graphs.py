@@ -32,6 +32,12 @@ FURTHER: dict[str, dict[str, Any]] = {
         "queues": {},
     },
     "worker": {"multikueue": {"role": "worker"}},
+    "federated": {
+        "cluster": {"kind": "self-managed"},
+        "slices": {"serve": {"machine_type": "ct6e-standard-1t", "topology": "1x1"}},
+        "queues": {},
+        "teams": {"research": {"members": ["user:eva@example.com"], "storage": {"data": {}}}},
+    },
     "fallback": {
         "slices": {"serve": {"generation": "v6e", "chips": 1, "capacity": ["spot", "flex-start"]}},
         "queues": {},
@@ -161,6 +167,24 @@ BREAKS = [
     Break("worker", "multikueue-role-binding", "roleRef.name", "cluster-admin", "cluster-admin"),
     Break("worker", "multikueue-role-binding", "subjects.0.name", "system:authenticated", "unnamed-subjects"),
     Break("fallback", "compute-classes-tpu-dev-serve", "@provider", None, "explicit-provider"),
+    Break("provisioner", "tpu-provisioner-identity-role", "permissions", ["iam.roles.create"], "custom-roles"),
+    Break("provisioner", "tpu-provisioner-identity-act-as", "member", "allUsers", "public-grant"),
+    Break("provisioner", "created-pools-binding", "@provider", None, "explicit-provider"),
+    Break("provisioner", "tpu-provisioner-role", "rules.0.verbs", ["*"], "wide-role"),
+    Break("provisioner", "tpu-provisioner-deployment", "metadata.namespace", "team-a", "no-release-channel"),
+    Break("team", "account-tokens-binding", "@provider", None, "explicit-provider"),
+    Break("team", "buckets-research.checkpoints", "publicAccessPrevention", REMOVED, "bucket-private"),
+    Break("team", "images-ml/nodes", "member", "allUsers", "public-grant"),
+    Break("team", "secret-grants-research/my-project/hf-token", "member", "allUsers", "public-grant"),
+    Break("team", "storage-grants-acme-c4/objectViewer/pods.research", "member", "allUsers", "public-grant"),
+    Break("team", "team-members-user:eva@example.com", "role", "roles/editor", "broad-roles"),
+    Break("team", "team-limits-research", "@provider", None, "explicit-provider"),
+    Break("team", "team-networks-research", "@provider", None, "explicit-provider"),
+    Break("team", "team-rights-role", "rules.0.verbs", ["*"], "wide-role"),
+    Break("team", "team-secrets-research", "@provider", None, "explicit-provider"),
+    Break("team", "team-volumes-research.data-claim", "@provider", None, "explicit-provider"),
+    Break("federated", "federated-credentials-research", "data.key", '"private_key_id": 1', "secret-in-plain-text"),
+    Break("federated", "buckets-research.data", "uniformBucketLevelAccess", False, "bucket-private"),
     Break("gce", "control-plane-machine-0", "networkInterfaces.0.accessConfigs", [{}], "vm-external-address"),
     Break("gce", "control-plane-machine-0", "shieldedInstanceConfig.enableVtpm", False, "vm-shielded"),
     Break("gce", "control-plane-machine-0", "metadata.serial-port-enable", "true", "vm-logins"),
@@ -226,11 +250,15 @@ def test_a_broken_property_is_found_by_exactly_its_rule(each: Break) -> None:
 
 # Kinds that no rule is about: whether an API is on, or who an account is, is the cloud's own to check.
 BEYOND_RULES = {
+    "gcp:artifactregistry/repository:Repository",  # private unless somebody is granted it, which a rule looks at
     "gcp:compute/address:Address",
     "gcp:compute/instanceGroup:InstanceGroup",
     "gcp:compute/regionBackendService:RegionBackendService",
     "gcp:compute/regionHealthCheck:RegionHealthCheck",
     "gcp:compute/router:Router",
+    "gcp:iam/workloadIdentityPool:WorkloadIdentityPool",
+    "gcp:iam/workloadIdentityPoolProvider:WorkloadIdentityPoolProvider",
+    "gcp:projects/iAMCustomRole:IAMCustomRole",  # a rule looks at its permissions where it is granted
     "gcp:projects/service:Service",
     "gcp:serviceaccount/account:Account",
     "pulumi:index:Stash",

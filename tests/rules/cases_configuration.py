@@ -221,4 +221,12 @@ WARNINGS = [
         "only when its jobs may stop",
         (FLEX | {"capacity": "spot"}, {"cluster": SELF_MANAGED}),
     ),
+    Case(
+        "topology-aware",
+        (V6E | {"devices": "dra"}, {"software": {"kueue": {"topology_aware": True}}}),
+        "software.kueue.topology_aware",
+        "has no effect",
+        "leave it out",
+        (V6E | {"devices": "device-plugin"}, {"software": {"kueue": {"topology_aware": True}}}),
+    ),
 ]

@@ -107,7 +107,7 @@ ERRORS = [
             (V6E | {"capacity": RESERVED} | without, OWN),
         )
         for key, value, why, without in [
-            ("autoscale", True, "nothing adds or removes slices", {"autoscale": False}),
+            ("provisioning", "autoscaled", "nothing adds or removes slices", {"provisioning": "fixed"}),
             ("secondary_boot_disks", [{"image": "global/images/cache"}], "it is GKE that finds", {}),
             ("image_streaming", True, "containers start when", {"image_streaming": False}),
             ("dranet", True, "the driver", {"dranet": False}),

@@ -13,6 +13,7 @@ from platform_config.platform import below
 from rules.load import load_platform, load_stack_file
 from tests.platforms import EXISTING, errors, load, raw
 from tests.rules.cases import V6E
+from tests.rules.cases_provisioning import JOBS, OFF
 
 KMS = "projects/p/locations/us-east5/keyRings/r/cryptoKeys/k"
 
@@ -35,7 +36,8 @@ MALFORMED: list[tuple[dict[str, Any], dict[str, Any], str, str, str]] = [
     ({"count": True}, {}, "slices.s.count", "true is not possible here", "write a whole number"),
     ({"count": 1.5}, {}, "slices.s.count", "1.5 is not possible here", "write a whole number"),
     ({"topology": 44}, {}, "slices.s.topology", "44 is not possible here", "write text"),
-    ({"autoscale": "yes"}, {}, "slices.s.autoscale", "'yes' is not possible here", "write true or false"),
+    ({"dranet": "yes"}, {}, "slices.s.dranet", "'yes' is not possible here", "write true or false"),
+    ({"autoscale": True}, {}, "slices.s.autoscale", "is called provisioning now", "provisioning: autoscaled"),
     ({"capacity": "spott"}, {}, "slices.s.capacity", "'spott' is not possible here", "did you mean spot?"),
     (
         {"capacity": {"model": "free"}},
@@ -322,6 +324,18 @@ def test_a_missing_slice_is_not_said_of_one_that_is_malformed() -> None:
     assert [error.path for error in errors(raw({"s": V6E | {"topology": "3x3"}}, queues=queues))] == [
         below("slices.s.topology")
     ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "platform"),
+    [
+        (JOBS | {"provisioning": "tpu-provisionr"}, OFF),
+        (JOBS, OFF | {"cluster": {"release_chanel": "UNSPECIFIED"}}),
+    ],
+)
+def test_one_typo_is_one_error(spec: dict[str, Any], platform: dict[str, Any]) -> None:
+    """Rules took the default of the misspelt key for what was written."""
+    assert len(errors(raw({"s": spec}, **platform))) == 1
 
 
 def test_errors_read_as_a_list() -> None:

@@ -10,7 +10,7 @@ from platform_config.platform import below
 from rules.check import SCOPES, warnings
 from rules.registry import Finding, Rule
 from tests.platforms import errors, load, raw
-from tests.rules import cases_configuration, cases_without_gke
+from tests.rules import cases_configuration, cases_provisioning, cases_teams, cases_without_gke
 from tests.rules.cases import V6E, Case, at
 
 SINGLE = {"machine_type": "ct6e-standard-8t", "topology": "2x4"}
@@ -209,11 +209,11 @@ ERRORS = [
     ),
     Case(
         "dws-autoscales",
-        (V6E | {"capacity": "flex-start", "autoscale": False}, {}),
-        "slices.s.autoscale",
+        (V6E | {"capacity": "flex-start", "provisioning": "fixed"}, {}),
+        "slices.s.provisioning",
         "hosts come when pods wait",
-        "leave autoscale out",
-        (V6E | {"capacity": "flex-start", "autoscale": True}, {}),
+        "leave provisioning out",
+        (V6E | {"capacity": "flex-start", "provisioning": "autoscaled"}, {}),
     ),
     Case(
         "fallback-order",
@@ -233,8 +233,8 @@ ERRORS = [
     ),
     Case(
         "fallback-order",
-        (V6E | {"capacity": ["on-demand", "spot"], "autoscale": False}, {}),
-        "slices.s.autoscale",
+        (V6E | {"capacity": ["on-demand", "spot"], "provisioning": "fixed"}, {}),
+        "slices.s.provisioning",
         "contradicts a list",
         "leave it out",
         (V6E | {"capacity": ["on-demand", "spot"]}, {}),
@@ -273,10 +273,10 @@ ERRORS = [
     ),
     Case(
         "inactive-reservation",
-        (V6E | {"autoscale": True, "capacity": RESERVED | {"active": False}}, {}),
+        (V6E | {"provisioning": "autoscaled", "capacity": RESERVED | {"active": False}}, {}),
         "slices.s.capacity.active",
-        "contradicts autoscaling",
-        "leave autoscale out",
+        "false has no effect here",
+        "provisioning: fixed",
         (V6E | {"capacity": RESERVED | {"active": False}}, {}),
     ),
     Case(
@@ -750,11 +750,15 @@ ERRORS = [
         ({}, MANAGER),
     ),
     *cases_configuration.ERRORS,
+    *cases_provisioning.ERRORS,
+    *cases_teams.ERRORS,
     *cases_without_gke.ERRORS,
 ]
 
 WARNINGS = [
     *cases_configuration.WARNINGS,
+    *cases_provisioning.WARNINGS,
+    *cases_teams.WARNINGS,
     *cases_without_gke.WARNINGS,
     Case(
         "zone-unlisted",
@@ -782,7 +786,7 @@ WARNINGS = [
     ),
     Case(
         "dra-from-zero",
-        (V6E | {"devices": "dra", "autoscale": True}, {}),
+        (V6E | {"devices": "dra", "provisioning": "autoscaled"}, {}),
         "slices.s.devices",
         "predicted attributes",
         "tpuGen",

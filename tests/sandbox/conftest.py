@@ -22,6 +22,7 @@ from tests.program import ADAPTER, PROGRAM
 
 ROOT = Path(__file__).parents[2]
 PLATFORM = "tpu-platform:platform"
+PATIENCE = 500.0  # seconds; above that a command hangs, and pytest's own limit would lose what it has printed
 PACK = ("--policy-pack", "policies")
 # What a test leaves out of the dev stack when it is not about what runs inside: no queues, so no Kueue, and no claims.
 SLIM: dict[str, Any] = {"queues": {}, "slices": {"serve": {"machine_type": "ct6e-standard-1t", "topology": "1x1"}}}
@@ -59,13 +60,13 @@ class Project:
 
     def succeed(self, *arguments: str) -> str:
         """Run `pulumi`, which must succeed; returns its output."""
-        done = self.session.pulumi(*arguments)
+        done = self.session.pulumi(*arguments, seconds=PATIENCE)
         assert done.returncode == 0, f"pulumi {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
     def fail(self, *arguments: str) -> str:
         """Run `pulumi`, which must fail; returns its output."""
-        done = self.session.pulumi(*arguments)
+        done = self.session.pulumi(*arguments, seconds=PATIENCE)
         assert done.returncode != 0, f"pulumi {' '.join(arguments)} succeeded\n{done.stdout}"
         return done.stdout + done.stderr
 
@@ -106,11 +107,18 @@ class Project:
         """A preview finds nothing to change."""
         self.succeed("preview", "-s", stack, "--expect-no-changes", "--diff")
 
-    def destroy(self, stack: str) -> None:
+    def destroy(self, stack: str, *flags: str) -> None:
         """Destroy the stack; nothing may be left of it, in the state or in the cloud."""
-        self.succeed("destroy", "-s", stack, "--yes", "--skip-preview")
+        self.succeed("destroy", "-s", stack, "--yes", "--skip-preview", *flags)
         assert not self.state(stack).get("resources")
         assert self.session.inventory() == {}
+
+    def start_over(self) -> None:
+        """Empty the cloud, forget every stack and its lock: tests of another file may use the same name."""
+        self.call("POST", "reset")
+        for folder in (self.session.run.backend, self.session.run.stacks):
+            shutil.rmtree(folder)
+            folder.mkdir()  # as the session made it
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """Talk to the emulator's own interface below /sandbox."""
@@ -145,12 +153,12 @@ def link_checkout(folder: Path) -> Path:
 
 @pytest.fixture
 def project(sandbox_session: Session, tmp_path: Path) -> Iterator[Project]:
-    """A project in an empty cloud without faults."""
+    """A project without stacks in an empty cloud without faults."""
     folder = link_checkout(tmp_path / "project")
     made = Project(replace(sandbox_session, program_dir=folder))
-    made.call("POST", "reset")
+    made.start_over()
     yield made
-    made.call("POST", "reset")
+    made.start_over()
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ def test_a_kept_demonstration_has_run_a_workload_and_can_be_looked_at(project: P
     steps = (
         "tools explain -f",
         "PREEMPTIBLE-TPU-V6E-per-project-region in us-east5: 1 chip (serve)",
-        "tools workload serve --queue team",
+        "tools workload train serve --queue team",
         "admitted, v6e-1x1",
         "1 Running",
         "1 allocated to 1 claims",

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from plan import pod_security, workload
+from plan import pod_security
 from plan.admission_policy import Policy
+from plan.workloads.job import Job
+from plan.workloads.jobset import jobset
+from plan.workloads.server import inference_server
 from sandbox.kubernetes.api import ApiClient, ApiError, Object
 from tests.platforms import load
 from tests.sandbox.admission import bare_cluster, install, within
@@ -130,9 +133,9 @@ def test_pods_may_add_what_the_tpu_runtime_needs(client: ApiClient) -> None:
 
 def test_the_generated_workloads_are_accepted(client: ApiClient) -> None:
     (plan,) = PLATFORM.slice_plans
-    job = workload.jobset(PLATFORM, plan, workload.Job("train", OURS, 1))
+    job = jobset(PLATFORM, plan, Job("train", OURS, 1))
     of_job = job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-    server, _ = workload.inference_server(PLATFORM, plan, workload.Job("serve", OURS, 1), "m")
+    server, _ = inference_server(PLATFORM, plan, Job("serve", OURS, 1), "m")
     of_server = server["spec"]["template"]["spec"]
     for spec in (of_job, of_server):
         assert spec["containers"][0]["securityContext"]["capabilities"]["add"] == ["IPC_LOCK", "SYS_RESOURCE"]

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from catalogue.labels import FLAVOR_LABEL, QUEUE_LABEL
-from plan import flavors, kueue_configuration, workload
+from plan import flavors, kueue_configuration
+from plan.workloads.job import Job
+from plan.workloads.jobset import jobset
+from plan.workloads.server import inference_server
 from sandbox.kubernetes.api import ApiClient, ApiError, Object, is_true
 from sandbox.kubernetes.gke import GkeCluster
 from sandbox.kubernetes.registry import ChartRegistry
@@ -211,7 +214,7 @@ def test_a_job_that_claims_to_be_part_of_a_jobset_is_refused(client: ApiClient) 
     """Of a queued JobSet, too: only its own controller makes Jobs for it."""
     asked = of_job("j", BOTH, **owner("JobSet", "jobset.x-k8s.io/v1alpha2"))
     assert "not found" in refused(client, asked), "Kueue looks for the owner"
-    waiting = workload.jobset(PLATFORM, PLAN, workload.Job("waiting", BOTH, 1, queue="two"))
+    waiting = jobset(PLATFORM, PLAN, Job("waiting", BOTH, 1, queue="two"))
     waiting["metadata"]["labels"][QUEUE_LABEL] = "nowhere"
     made = client.create(waiting)
     found = {"apiVersion": made["apiVersion"], "kind": "JobSet", "name": "waiting", "uid": made["metadata"]["uid"]}
@@ -260,21 +263,42 @@ def test_a_job_that_is_older_than_the_policy_may_still_be_changed(client: ApiCli
 
 def test_a_jobset_runs_through_its_queue(client: ApiClient) -> None:
     """The Jobs and pods that controllers make of an admitted JobSet are let through."""
-    made = client.create(workload.jobset(PLATFORM, PLAN, workload.Job("train", BOTH, 2, queue="two")))
+    made = client.create(jobset(PLATFORM, PLAN, Job("train", BOTH, 2, queue="two")))
     admitted(client, made)
     live = (made["apiVersion"], made["kind"], "train", BOTH)
     within(PATIENCE, lambda: is_true(client.get(*live) or {}, "Completed"))
 
 
+@pytest.mark.parametrize("labels", [{}, {QUEUE_LABEL: "two"}], ids=["as it is", "with a label"])
+def test_a_job_of_a_jobset_takes_no_more_pods_than_kueue_has_counted(client: ApiClient, labels: Object) -> None:
+    """A finding: such Jobs carry no queue's label, so whoever could change them could start pods past the queue."""
+    wide = jobset(PLATFORM, PLAN, Job("wide", BOTH, 1, queue="two"))
+    template = wide["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    template.setdefault("metadata", {}).setdefault("annotations", {})["sandbox/run-for"] = "600s"
+    made = client.create(wide)
+    admitted(client, made)
+
+    def started() -> list[Object]:
+        jobs = client.list_all("batch/v1", "Job", BOTH, labelSelector="jobset.sigs.k8s.io/jobset-name=wide")
+        return [each for each in jobs if not each["spec"].get("suspend")]
+
+    [job] = within(PATIENCE, started)
+    wider = {"metadata": {"labels": labels}, "spec": {"parallelism": 4, "completions": 4}}
+    with pytest.raises(ApiError, match="takes no more pods"):
+        client.patch({"apiVersion": "batch/v1", "kind": "Job", **job}, wider)
+    client.delete(made)
+    within(PATIENCE, lambda: not started())
+
+
 def test_a_server_is_admitted_by_its_queue_and_counted(client: ApiClient) -> None:
     """M2: it was a Deployment, which Kueue neither held back nor counted."""
-    server, service = workload.inference_server(PLATFORM, PLAN, workload.Job("server", BOTH, 2, queue="two"), "model")
+    server, service = inference_server(PLATFORM, PLAN, Job("server", BOTH, 2, queue="two"), "model")
     annotations = server["spec"]["template"]["metadata"].setdefault("annotations", {})
     annotations["sandbox/run-for"] = "600s"
     job = client.create(server)
     client.create(service)
     admitted(client, job)
-    assert chips(client, "two") == 2
+    within(PATIENCE, lambda: chips(client, "two") == 2)
 
     def running() -> bool:
         pods = client.list_all("v1", "Pod", BOTH, labelSelector="app=server")

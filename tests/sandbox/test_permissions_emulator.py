@@ -22,7 +22,7 @@ from sandbox import google
 from sandbox.plugins.provider import ProviderError, Subject
 from sandbox.plugins.values import plain
 from sandbox.tests.gcp_plugin_support import config_at, configured
-from tests.graph.emulated import PROJECT, EmulatedCloud, recorded
+from tests.graph.emulated import PROJECT, EmulatedCloud, lay_for_teams, recorded
 from tests.graph.recording import READ_SECRET, GraphMonitor, record_stack
 from tools.generated import ROOT
 from tools.permissions import needed
@@ -50,6 +50,7 @@ FULL: Json = {
         },
     },
     "slices": {"train": {"machine_type": "tpu7x-standard-4t", "topology": "2x2x2"}},
+    "teams": {"research": {"storage": {"data": {}}}},
 }
 
 # What the program may change of a resource that stands, by type; each edit is an update.
@@ -57,6 +58,9 @@ EDITS: dict[str, list[Json]] = {
     "gcp:serviceaccount/account:Account": [{"displayName": "Another name"}],
     "gcp:secretmanager/secret:Secret": [{"labels": {"team": "a"}}],
     "gcp:storage/bucket:Bucket": [{"labels": {"team": "a"}}],
+    "gcp:iam/workloadIdentityPool:WorkloadIdentityPool": [{"displayName": "Another name"}],
+    "gcp:iam/workloadIdentityPoolProvider:WorkloadIdentityPoolProvider": [{"displayName": "Another name"}],
+    "gcp:artifactregistry/repository:Repository": [{"labels": {"team": "a"}}],
     "gcp:compute/network:Network": [{"mtu": 1460}],
     "gcp:compute/subnetwork:Subnetwork": [
         {"ipCidrRange": "10.0.0.0/19"},
@@ -82,6 +86,7 @@ EDITS: dict[str, list[Json]] = {
         {"updatePolicy": {"minimalAction": "RESTART", "type": "PROACTIVE", "replacementMethod": "RECREATE"}}
     ],
     "gcp:container/cluster:Cluster": [{"resourceLabels": {"team": "a"}}],
+    "gcp:projects/iAMCustomRole:IAMCustomRole": [{"title": "Another title"}],
 }
 # Permissions that Google asks for and the emulator does not.
 NOT_ASKED = {
@@ -92,6 +97,7 @@ NOT_ASKED = {
     "compute.networks.use",
     "compute.resourcePolicies.useReadOnly",
     "serviceusage.operations.get",
+    "storage.anywhereCaches.list",  # the emulator has no caches
     "storage.objects.delete",  # the bucket stays empty here
 }
 
@@ -192,6 +198,11 @@ def test_the_list_is_what_a_stacks_life_asks_for(stack: str) -> None:
     path = ROOT / f"Pulumi.{stack}.yaml"
     listed = set(needed(registrations(load_stack_file(path), stack=stack), "deployer").google)
     with life() as cloud:
+        if stack == "team":
+            # Somebody who has a bucket and a secret has switched on their APIs.
+            for service in ("cloudresourcemanager", "secretmanager", "storage"):
+                cloud.call("POST", f"/su/v1/projects/{PROJECT}/services/{service}.googleapis.com:enable", {})
+            lay_for_teams(cloud, "us-east5")
         asked = cloud.lead(record_stack(path))
     assert asked - listed == set(), "the list lacks something"
     assert listed - asked == NOT_ASKED & listed, "nothing would fail without these"

@@ -14,9 +14,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from sandbox.google.project_numbers import project_number
 from sandbox.stacks import endpoints
 from sandbox.tests.emulated_google import Cloud, connected, subnetwork
-from tests.graph.emulated import EmulatedCloud, recorded
+from tests.graph.emulated import EmulatedCloud, lay_for_teams, recorded
 from tests.platforms import raw
 from tests.sandbox.conftest import ROOT
 from tools.__main__ import app
@@ -220,3 +221,47 @@ def test_what_stands_is_not_needed_again(cloud: Cloud, run: Run) -> None:
     code, findings = run({"s": RESERVED | {"count": 2}})
     assert code == 1
     assert of(findings, "reservations") == [f"blocks: {PROJECT}/res has 0 free hosts; 4 are needed"]
+
+
+def test_what_teams_name(cloud: Cloud, run: Run) -> None:
+    """Cloud Storage, Secret Manager and Artifact Registry by Google's own client."""
+    with closing(EmulatedCloud(cloud.emulator.url)) as made:
+        lay_for_teams(made, REGION)
+        labels = {"tpu-platform": "tpu", "tpu-team": "a", "tpu-store": "kept"}
+        left = {"name": "my-project_tpu_a_kept", "location": REGION, "labels": labels}
+        made.call("POST", f"/storage/v1/b?project={PROJECT}", left)
+        squatted = {"name": "my-project_tpu_a_guessed", "location": REGION, "labels": labels | {"tpu-store": "guessed"}}
+        made.call("POST", "/storage/v1/b?project=somebody", squatted)
+        repository = {"format": "DOCKER"}
+        made.call("POST", f"/ar/v1/projects/{PROJECT}/locations/{REGION}/repositories?repositoryId=base", repository)
+    place = f"projects/{PROJECT}/locations/{REGION}/repositories"
+    code, findings = run(
+        {"s": SPOT},
+        teams={
+            "a": {
+                "storage": {
+                    "kept": {},
+                    "free": {},
+                    "guessed": {},
+                    "data": {"bucket": "acme-c4"},
+                    "none": {"bucket": "acme-none"},
+                },
+                "secrets": {"HF_TOKEN": "hf-token", "NONE": "none"},
+            }
+        },
+        images={"base": {"repository": f"{place}/base"}, "none": {"repository": f"{place}/none"}},
+    )
+    assert code == 1
+    assert of(findings, "buckets") == [
+        "ok: acme-c4 is there",
+        "ok: the name my-project_tpu_a_free is free",
+        "blocks: there is a bucket my-project_tpu_a_guessed already, and it is not this platform's: it is in project"
+        f" {project_number('somebody')}",
+        "blocks: this platform's bucket my-project_tpu_a_kept is there already, from an earlier run",
+        "blocks: there is no bucket acme-none",
+    ]
+    assert of(findings, "team secrets") == [
+        "blocks: hf-token is not there in my-project, or has no version",
+        "blocks: none is not there in my-project, or has no version",
+    ]
+    assert of(findings, "registries") == [f"ok: {place}/base is there", f"blocks: there is no repository {place}/none"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -25,7 +26,7 @@ from catalogue.labels import SLICE_LABEL
 from sandbox.google.discovery import UNLISTED_FIELDS, Route, checked_body, find_route, unknown_query
 from sandbox.google.errors import GoogleError
 from tests.graph.conftest import recorded as recorded_stack
-from tests.graph.emulated import PROJECT, emulated_cloud, recorded
+from tests.graph.emulated import PROJECT, emulated_cloud, lay_for_teams, recorded
 from tests.graph.recording import STACK_FILES
 from tests.platforms import ZONES
 
@@ -128,8 +129,10 @@ def sent_by_family(family: str) -> list[Json]:
 def sent_by_stack(stack_file: Path) -> list[Json]:
     """The same of a stack file."""
     with emulated_cloud() as cloud:
+        lay_for_teams(cloud, "us-east5")
+        before = len(cloud.writes())
         cloud.make(recorded_stack(stack_file, preview=False))
-        return cloud.writes()
+        return cloud.writes()[before:]
 
 
 SOURCES = [pytest.param(sent_by_family, family, id=family) for family in SHAPES] + [
@@ -250,6 +253,10 @@ def test_a_golden_says_everything() -> None:
 
 # What creates a resource of each type, where it takes a body; a service is enabled by its URL alone.
 CREATED_BY = {
+    "gcp:artifactregistry/repository:Repository": "artifactregistry.projects.locations.repositories.create",
+    "gcp:artifactregistry/repositoryIamMember:RepositoryIamMember": (
+        "artifactregistry.projects.locations.repositories.setIamPolicy"
+    ),
     "gcp:compute/address:Address": "compute.addresses.insert compute.addresses.setLabels",
     "gcp:compute/disk:Disk": "compute.disks.insert",
     "gcp:compute/firewall:Firewall": "compute.firewalls.insert",
@@ -267,10 +274,12 @@ CREATED_BY = {
     "gcp:compute/subnetwork:Subnetwork": "compute.subnetworks.insert",
     "gcp:container/cluster:Cluster": "container.projects.locations.clusters.create",
     "gcp:container/nodePool:NodePool": "container.projects.locations.clusters.nodePools.create",
+    "gcp:projects/iAMCustomRole:IAMCustomRole": "iam.projects.roles.create",
     "gcp:projects/iAMMember:IAMMember": "cloudresourcemanager.projects.setIamPolicy",
     "gcp:secretmanager/secret:Secret": "secretmanager.projects.secrets.create",
     "gcp:secretmanager/secretIamMember:SecretIamMember": "secretmanager.projects.secrets.setIamPolicy",
     "gcp:serviceaccount/account:Account": "iam.projects.serviceAccounts.create",
+    "gcp:serviceaccount/iAMMember:IAMMember": "iam.projects.serviceAccounts.setIamPolicy",
     "gcp:storage/bucket:Bucket": "storage.buckets.insert",
     "gcp:storage/bucketIAMMember:BucketIAMMember": "storage.buckets.setIamPolicy",
 }
@@ -280,7 +289,9 @@ WITHOUT_BODY = {"gcp:projects/service:Service"}
 def check(request: Json) -> None:
     """Raises GoogleError where the discovery document does not allow the request."""
     route = route_of(request)
-    assert not unknown_query(route.method, [part.partition("=")[0] for part in request["query"].split("&") if part])
+    names = [part.partition("=")[0] for part in request["query"].split("&") if part]
+    # The documents know fields in camel case. Google takes the names of the protocol buffers too.
+    assert not unknown_query(route.method, [re.sub("_([a-z])", lambda each: each[1].upper(), name) for name in names])
     checked_body(route.document, route.method, request["body"], route.params)
 
 
@@ -294,7 +305,11 @@ def test_every_body_is_what_google_documents(requests_of: Any, source: Any) -> N
 @pytest.mark.parametrize("stack_file", STACK_FILES, ids=lambda path: path.name.split(".")[1])
 def test_every_type_of_a_stack_is_among_the_bodies(stack_file: Path) -> None:
     types = {r.type for r in recorded_stack(stack_file, preview=False).requests.values() if r.type.startswith("gcp:")}
-    reads = {"cloudresourcemanager.projects.getIamPolicy", "compute.instanceGroups.listInstances"}
+    reads = {
+        "cloudresourcemanager.projects.getIamPolicy",
+        "compute.instanceGroups.listInstances",
+        "iam.projects.serviceAccounts.getIamPolicy",
+    }
     methods = {route_of(request).method.id for request in sent_by_stack(stack_file)} - reads
     assert methods == {method for kind in types - WITHOUT_BODY for method in CREATED_BY[kind].split()}
 

@@ -8,14 +8,25 @@ import yaml
 from typer.testing import CliRunner
 
 from tools.__main__ import app
+from tools.workload_commands import app as workloads
 
+OF_WORKLOADS = [
+    f"workload {command.callback.__name__}" for command in workloads.registered_commands if command.callback
+]
 COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
-OF_A_STACK = {"explain": [], "workload": ["train"], "preflight": [], "permissions": [], "kueue": []}
+OF_A_STACK: dict[str, list[str]] = {
+    "explain": [],
+    "workload train": ["train"],
+    "workload serve": ["serve", "--model", "m"],
+    "preflight": [],
+    "permissions": [],
+    "kueue": [],
+}
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, *OF_WORKLOADS])
 def test_help_says_what_the_exit_codes_mean(command: str) -> None:
-    shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+    shown = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
     assert shown.exit_code == 0
     assert "Exit code 1" in shown.output
     assert "--json" in shown.output
@@ -25,7 +36,7 @@ def test_help_says_what_the_exit_codes_mean(command: str) -> None:
 def test_a_bad_stack_file_is_a_finding_also_for_machines(command: str, tmp_path: Path) -> None:
     stack = tmp_path / "Pulumi.bad.yaml"
     stack.write_text("config: {gcp:project: my-project, tpu-platform:platform: {zone: 7}}\n")
-    refused = CliRunner().invoke(app, [command, *OF_A_STACK[command], "-f", str(stack), "--json"])
+    refused = CliRunner().invoke(app, [*command.split(), *OF_A_STACK[command], "-f", str(stack), "--json"])
     assert refused.exit_code == 1, refused.output
     assert isinstance(refused.exception, SystemExit)
     assert [error["path"] for error in json.loads(refused.stdout)["errors"]] == ["tpu-platform:platform.zone"]
@@ -33,17 +44,17 @@ def test_a_bad_stack_file_is_a_finding_also_for_machines(command: str, tmp_path:
 
 @pytest.mark.parametrize("command", OF_A_STACK)
 def test_a_missing_stack_is_wrong_usage(command: str) -> None:
-    refused = CliRunner().invoke(app, [command, *OF_A_STACK[command], "-s", "there-is-none"])
+    refused = CliRunner().invoke(app, [*command.split(), *OF_A_STACK[command], "-s", "there-is-none"])
     assert refused.exit_code == 2
     assert "there is no file Pulumi.there-is-none.yaml" in refused.output
 
 
 def test_a_workload_as_json_is_what_it_is_as_yaml() -> None:
-    arguments = ["workload", "serve", "-s", "dev", "--queue", "team"]
+    arguments = ["workload", "train", "serve", "-s", "dev", "--queue", "team"]
     as_json = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
     assert as_json == list(yaml.safe_load_all(CliRunner().invoke(app, arguments).stdout))
 
 
 @pytest.mark.parametrize("command", ["schema", "docs"])
 def test_stale_files_for_machines(command: str) -> None:
-    assert json.loads(CliRunner().invoke(app, [command, "--check", "--json"]).stdout) == {"stale": []}
+    assert json.loads(CliRunner().invoke(app, [*command.split(), "--check", "--json"]).stdout) == {"stale": []}

@@ -38,13 +38,25 @@ def test_json(stack_file: Any) -> None:
     result = explain("-f", stack_file(allow_unlisted_zone=True), "--json")
     assert result.exit_code == 0
     document = json.loads(result.output)
-    assert list(document) == ["cluster", "inside", "slices", "policies", "groups", "totals", "warnings"]
+    assert list(document) == [
+        "cluster",
+        "inside",
+        "slices",
+        "policies",
+        "groups",
+        "teams",
+        "images",
+        "totals",
+        "idle_price_per_hour_usd",
+        "warnings",
+    ]
     assert document["cluster"] == {"kind": "gke", "backend": "gke", "location": "us-east5"}
     assert document["inside"] == {"installed": ["jobset", "namespaces"], "provided": []}
     assert document["groups"] == []
     by_name = {entry["name"]: entry for entry in document["slices"]}
     assert by_name["train"] == {
         "name": "train",
+        "group": "train",
         "generation": "v6e",
         "machine_type": "ct6e-standard-4t",
         "topology": "4x4",
@@ -55,6 +67,7 @@ def test_json(stack_file: Any) -> None:
         "capacity": "reservation",
         "placement": {"type": "COMPACT", "topology": "4x4", "policy": None},
         "backend": "gke",
+        "provisioning": "fixed",
         "pools": [{"nodes": 4, "min": None, "max": None}] * 2,
         "price_per_hour_usd": 86.4,
         "quota": None,
@@ -216,3 +229,71 @@ def test_mermaid_joins_policies_to_their_slices(stack_file: Any, cluster: dict[s
     assert lines[0] == "flowchart LR"
     (box,) = [line.split("[")[0].split()[-1] for line in lines if '["iron<br/>' in line]
     assert f"  policy_tpu_2x2x2 -.-> {box}" in lines
+
+
+TEAMS: dict[str, Any] = {
+    "allow_unlisted_zone": True,
+    "teams": {
+        "research": {
+            "members": ["user:eva@example.com"],
+            "storage": {
+                "checkpoints": {"mount": "/checkpoints"},
+                "scratch": {"keep": False, "expire": "7d"},
+                "data": {"bucket": "acme-c4"},
+                "weights": {"disk": "gemma", "mount": "/weights"},
+            },
+            "secrets": {"HF_TOKEN": "hf-token"},
+        },
+        "idle": {},
+    },
+    "queues": {"q": {"namespaces": ["research"], "slices": {"train": 1}}},
+    "images": {"ml": {}, "hub": {"mirror": "docker-hub"}},
+}
+
+
+def test_people_read_who_may_do_what_and_what_destroy_keeps(stack_file: Any) -> None:
+    text = " ".join(explain("-f", stack_file(**TEAMS)).output.split())
+    for words in (
+        "team research: user:eva@example.com may submit jobs through q, in namespace research only",
+        "checkpoints: gs://my-project_tpu_research_checkpoints, members and pods write; in jobs at /checkpoints for"
+        " checkpoints; kept on destroy, with all objects",
+        "data: gs://acme-c4, members and pods read; exists, never changed or deleted",
+        "weights: disk gemma in us-east5-b, pods read, in jobs at /weights; exists, never changed or deleted",
+        "costs by the hour, used or not: the size and the throughput of each disk",
+        "DELETED WITH ALL OBJECTS on destroy; objects are deleted after 7 days",
+        "secrets: HF_TOKEN from hf-token",
+        "team idle: nobody may submit jobs, in namespace idle only",
+        "images hub: us-east5-docker.pkg.dev/my-project/tpu-hub; hosts and members of teams pull",
+        "images ml: us-east5-docker.pkg.dev/my-project/tpu-ml; hosts and members of teams pull,"
+        " members of research push; deleted with its images on destroy",
+        "no cost: namespaces",
+        "deleted objects for seven more days",
+    ):
+        assert words in text
+
+
+def test_a_bucket_that_was_taken_over_is_told_from_one_of_others(stack_file: Any) -> None:
+    own = "my-project_tpu_a_d"
+    for bucket, words in ((own, "taken over from an earlier run"), ("my-project_tpu_a_e", "exists, never changed")):
+        file = stack_file(allow_unlisted_zone=True, teams={"a": {"storage": {"d": {"bucket": bucket}}}})
+        assert f"d: gs://{bucket}, members and pods read; {words}" in " ".join(explain("-f", file).output.split())
+
+
+def test_machines_read_the_same_of_teams(stack_file: Any) -> None:
+    document = json.loads(explain("-f", stack_file(**TEAMS), "--json").output)
+    research = document["teams"]["research"]
+    assert (research["members"], research["queues"]) == (["user:eva@example.com"], ["q"])
+    assert research["secrets"] == {"HF_TOKEN": "hf-token"}
+    assert {name: store["kept_on_destroy"] for name, store in research["storage"].items()} == {
+        "checkpoints": True,
+        "data": True,
+        "scratch": False,
+        "weights": True,
+    }
+    assert research["storage"]["weights"]["address"].endswith("/disks/gemma")
+    assert research["storage"]["data"]["access"] == "read"
+    assert document["images"]["ml"] == "us-east5-docker.pkg.dev/my-project/tpu-ml"
+
+
+def test_without_teams_nothing_is_said_of_them(stack_file: Any) -> None:
+    assert "no cost: namespaces" not in explain("-f", stack_file(allow_unlisted_zone=True)).output

@@ -36,6 +36,11 @@ EXAMPLES = {
     "provider": "pulumi:providers:kubernetes",
     "data disk": "gcp:compute/disk:Disk",
     "bucket": "gcp:storage/bucket:Bucket",
+    "registry": "gcp:artifactregistry/repository:Repository",
+    "volume": "kubernetes:core/v1:PersistentVolumeClaim",
+    "limit": "kubernetes:core/v1:ResourceQuota",
+    "network policy": "kubernetes:networking.k8s.io/v1:NetworkPolicy",
+    "secret's source": "kubernetes:secret-sync.gke.io/v1:SecretSync",
     "secret": SECRET,
     "key": "gcp:kms/cryptoKey:CryptoKey",
     "network": "gcp:compute/subnetwork:Subnetwork",
@@ -451,3 +456,54 @@ def test_files_that_cannot_be_read_or_written(gate: Any, tmp_path: Path) -> None
         assert result.exit_code == 2
         assert "cannot be read" in result.stderr
     assert gate(document(), "--markdown", str(tmp_path / "no" / "such.md")).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("op", "retained", "emptied", "words"),
+    [
+        ("delete", True, False, "it leaves the stack, the objects stay"),
+        ("delete", False, True, "the bucket and all objects in it are deleted. To keep them: set keep: true and run"),
+        ("delete", False, False, "while it holds objects, Google refuses"),
+        ("replace", True, False, "cannot be made, because the old one keeps the name: write `bucket: acme` and"),
+        ("replace", False, True, "the bucket and all objects in it are deleted"),
+    ],
+)
+def test_what_is_lost_with_a_bucket_is_what_its_state_says(
+    gate: Any, op: str, retained: bool, emptied: bool, words: str
+) -> None:
+    """The stack file says `bucket:` by then, and nothing of keep: false, by which the objects go."""
+    state = {"custom": True, "inputs": {"name": "acme", "forceDestroy": emptied}, "retainOnDelete": retained}
+    lost = step(op, EXAMPLES["bucket"], "buckets-research.checkpoints", oldState=state, newState=None)
+    (finding,) = json.loads(gate(document(lost), "--json").stdout)["findings"]
+    assert words in finding["loss"]
+
+
+OLD = {"action": {"type": "Delete"}, "condition": {"age": 90}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "cause"),
+    [
+        ({"forceDestroy": False}, {"forceDestroy": True}, "forceDestroy: False -> True"),
+        ({}, {"lifecycleRules": [OLD]}, "objects are deleted at an age of 90 days"),
+        (
+            {"lifecycleRules": [OLD]},
+            {"lifecycleRules": [OLD | {"condition": {"age": 30}}]},
+            "objects are deleted at an age of 30 days",
+        ),
+        ({"forceDestroy": True}, {"forceDestroy": False}, None),
+        ({"lifecycleRules": [OLD]}, {"lifecycleRules": []}, None),
+        ({"lifecycleRules": [OLD]}, {"lifecycleRules": [OLD | {"condition": {"age": 120}}]}, None),
+        (
+            {},
+            {"lifecycleRules": [{"action": {"type": "AbortIncompleteMultipartUpload"}, "condition": {"age": 7}}]},
+            None,
+        ),
+    ],
+)
+def test_a_bucket_that_will_lose_objects_is_stopped(gate: Any, old: Json, new: Json, cause: str | None) -> None:
+    update = step("update", EXAMPLES["bucket"], "buckets-research.checkpoints", **states(old, new))
+    result = gate(document(update), "--json")
+    findings = json.loads(result.stdout)["findings"]
+    assert [(each["operation"], each["causes"]) for each in findings] == ([("update", [cause])] if cause else [])
+    assert result.exit_code == (1 if cause else 0)

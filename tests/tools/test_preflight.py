@@ -27,6 +27,18 @@ from tools.preflight.run import preflight
 from tools.preflight.scene import Scene
 
 Json = dict[str, Any]
+UNUSED = {
+    "network",
+    "images",
+    "secrets",
+    "buckets",
+    "shared grants",
+    "team disks",
+    "team secrets",
+    "registries",
+    "reservations",
+}
+"""Checks that find nothing to look at on a platform of the least."""
 RESERVED = {"machine_type": "ct6e-standard-4t", "topology": "4x4", "capacity": {"model": "reservation", "name": "res"}}
 SPOT = {"machine_type": "ct6e-standard-1t", "topology": "1x1", "capacity": "spot", "count": 3}
 EXISTING = {
@@ -412,6 +424,19 @@ def test_a_reservation_that_fits() -> None:
     assert finding == Finding("ok", "my-project/res is ready, 6 of 8 hosts free; 4 needed")
 
 
+def test_hosts_that_gke_has_created_for_a_class_are_not_needed_again() -> None:
+    """Their pools are in no plan. They are known by the label of their flavor."""
+    spec = RESERVED | {"count": 2, "provisioning": "compute-class"}
+    labels = {"labels": {"tpu-platform/flavor": "tpu-s"}}
+    reserved = {**labels, "reservationAffinity": {"consumeReservationType": "SPECIFIC_RESERVATION"}}
+    other = [{"name": "nap-2", "config": labels}, {"name": "nap-3", "config": reserved, "status": "ERROR"}]
+    made = {"nodePools": [{"name": "nap-1", "config": reserved}, *other]}
+    for cluster, needed in ((None, 8), (made, 4)):
+        answers = {"compute__reservations__get": RESERVATION, "container__projects__locations__clusters__get": cluster}
+        (finding,) = [each for each in found(reservations, {"s": spec}, **answers) if "needed" in each.what]
+        assert f"{needed}" in finding.what
+
+
 @pytest.mark.parametrize(
     ("changed", "what"),
     [
@@ -513,7 +538,7 @@ def test_every_check_is_asked_and_only_reads() -> None:
     verbs = {method.rpartition(".")[2] for method, _ in answers.asked}
     assert verbs <= {"get", "list", "getServerConfig", "testIamPermissions", "getFromFamily"}
     assert result.connected
-    assert {row.check for row in result.rows} >= CHECKS.keys() - {"network", "images", "secrets", "reservations"}
+    assert {row.check for row in result.rows} >= CHECKS.keys() - UNUSED
 
 
 def test_without_a_project_nothing_else_is_asked() -> None:
@@ -600,6 +625,15 @@ def test_what_google_says_is_no_markup() -> None:
     assert "there is no [/zone] here" in console.file.getvalue()
 
 
+def test_a_line_to_copy_is_whole_on_a_narrow_screen() -> None:
+    """It was cut off after what fitted."""
+    long = "my-project-tpu-team-research-checkpoints-of-a-long-name"
+    console = Console(width=80, file=io.StringIO())
+    console.print(as_table([Row("bucket", Finding("blocks", "there is one already", f"write `bucket: {long}`"))]))
+    assert isinstance(console.file, io.StringIO)
+    assert "…" not in console.file.getvalue()
+
+
 def test_without_credentials_the_rest_is_shown(tmp_path: Path) -> None:
     missing = str(tmp_path / "missing.json")
     result = command("-s", "dev", GOOGLE_APPLICATION_CREDENTIALS=missing)
@@ -621,3 +655,197 @@ def test_bad_input_is_named(stack_file: Any) -> None:
     refused_file = command("-f", stack_file(zone="x"))
     assert refused_file.exit_code == 1
     assert "tpu-platform:platform.zone" in refused_file.output
+
+
+# Teams
+
+FITS = {
+    "location": "US-EAST5",
+    "locationType": "region",
+    "iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}},
+    "hierarchicalNamespace": {"enabled": True},
+}
+NAMED = {"teams": {"a": {"storage": {"d": {"bucket": "acme", "mode": "write"}}}}}
+MADE = {"teams": {"a": {"storage": {"d": {}}}}}
+OWN_BUCKET = "my-project_tpu_a_d"
+PROJECT_7 = {"name": "projects/7", "state": "ACTIVE"}
+OURS = FITS | {"projectNumber": "7", "labels": {"tpu-platform": "tpu", "tpu-team": "a", "tpu-store": "d"}}
+"""A bucket that the platform made."""
+
+
+@pytest.mark.parametrize(
+    ("answer", "lines"),
+    [
+        (FITS, ["ok: acme is there"]),
+        (FITS | {"location": "US", "locationType": "multi-region"}, ["ok: acme is there"]),
+        (None, ["blocks: there is no bucket acme"]),
+        (refused(403), ["not checked: you may not see the bucket acme"]),
+        (FITS | {"iamConfiguration": {}}, ["blocks: acme has access control lists: pods cannot write to it"]),
+        (
+            FITS | {"location": "EUROPE-WEST4"},
+            [
+                "warning: acme is in europe-west4, the hosts in us-east5: reading costs time and traffic",
+                "ok: acme is there",
+            ],
+        ),
+        (
+            FITS | {"retentionPolicy": {"retentionPeriod": "86400"}},
+            [
+                "warning: acme has a retention policy: a job cannot write a file of the same name again",
+                "ok: acme is there",
+            ],
+        ),
+        (
+            FITS | {"hierarchicalNamespace": {}},
+            [
+                "warning: acme has no hierarchical namespace: it takes fewer requests at first, and renames file by"
+                " file",
+                "ok: acme is there",
+            ],
+        ),
+    ],
+)
+def test_a_bucket_that_exists(answer: Any, lines: list[str]) -> None:
+    findings = found(CHECKS["buckets"], platform=NAMED, storage__buckets__get=answer)
+    assert [f"{each.level}: {each.what}" for each in findings] == lines
+
+
+CLUSTERS = [{"name": "tpu", "location": "us-east5"}, {"name": "other", "location": "us-east5"}]
+
+
+def test_another_cluster_of_the_project_shares_the_grants_of_teams() -> None:
+    answers = {"container__projects__locations__clusters__list": {"clusters": CLUSTERS}}
+    shared = only(found(CHECKS["shared grants"], platform=MADE, **answers))
+    assert shared.level == "warning"
+    assert "has other clusters: other." in shared.what
+    assert "(a) have that team's rights" in shared.what
+    assert "pulumi up --refresh" in (shared.next_step or "")
+    elsewhere = [CLUSTERS[0] | {"location": "us-west1"}]
+    answers = {"container__projects__locations__clusters__list": {"clusters": elsewhere}}
+    assert only(found(CHECKS["shared grants"], platform=MADE, **answers)).level == "warning", "the same name elsewhere"
+    alone = {"container__projects__locations__clusters__list": {"clusters": CLUSTERS[:1]}}
+    assert only(found(CHECKS["shared grants"], platform=MADE, **alone)).level == "ok"
+    assert not found(CHECKS["shared grants"], **answers), "without teams nothing is shared"
+
+
+DISK = {"teams": {"a": {"storage": {"d": {"disk": "w", "mount": "/weights"}}}}}
+HYPERDISK = {"type": "https://c/projects/p/zones/z/diskTypes/hyperdisk-ml", "accessMode": "READ_ONLY_MANY"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "level", "what", "next_step"),
+    [
+        (HYPERDISK | {"users": ["i/a", "i/b"]}, "ok", "w is there, for reading", ""),
+        (None, "blocks", "there is no disk w in us-east5-b", "docs/storage.md"),
+        (HYPERDISK | {"type": "t/pd-ssd"}, "blocks", "w is of type pd-ssd", "--type=hyperdisk-ml"),
+        (
+            HYPERDISK | {"accessMode": "READ_WRITE_SINGLE"},
+            "warning",
+            "can still be written to",
+            "--access-mode=READ_ONLY_MANY",
+        ),
+        (
+            HYPERDISK | {"accessMode": "READ_WRITE_SINGLE", "users": ["z/instances/filler"]},
+            "blocks",
+            "w is attached to filler",
+            "detach it",
+        ),
+    ],
+)
+def test_a_disk_that_exists(answer: Any, level: str, what: str, next_step: str) -> None:
+    finding = only(found(CHECKS["team disks"], platform=DISK, compute__disks__get=answer))
+    assert finding.level == level
+    assert what in finding.what
+    assert next_step in (finding.next_step or "")
+
+
+def test_a_name_of_a_new_bucket_that_is_free_or_somebody_elses() -> None:
+    free = only(found(CHECKS["buckets"], platform=MADE))
+    assert (free.level, free.what) == ("ok", f"the name {OWN_BUCKET} is free")
+    taken = only(found(CHECKS["buckets"], platform=MADE, storage__buckets__get=refused(403)))
+    assert (taken.level, taken.what) == ("blocks", f"somebody else has a bucket {OWN_BUCKET}")
+
+
+def test_a_bucket_that_an_earlier_platform_left_behind_is_taken_over_by_name() -> None:
+    left = only(found(CHECKS["buckets"], platform=MADE, storage__buckets__get=OURS, projects__projects__get=PROJECT_7))
+    assert left.level == "blocks"
+    assert (
+        f"write `bucket: {OWN_BUCKET}` and `mode: write` in tpu-platform:platform.teams.a.storage.d" in left.next_step
+    )
+
+
+@pytest.mark.parametrize(
+    "standing", [{"container__projects__locations__clusters__get": {}}, {"compute__subnetworks__get": {}}]
+)
+def test_of_the_bucket_of_a_platform_that_stands_only_the_state_knows_more(standing: Json) -> None:
+    """It may have been left behind all the same, and then `up` ends in 409."""
+    answers = {"storage__buckets__get": OURS, "projects__projects__get": PROJECT_7, **standing}
+    finding = only(found(CHECKS["buckets"], platform=MADE, **answers))
+    assert finding.level == "not checked"
+    assert f"If it does not, write `bucket: {OWN_BUCKET}` and `mode: write` in" in finding.next_step
+
+
+@pytest.mark.parametrize(
+    "standing", [{}, {"container__projects__locations__clusters__get": {}}, {"compute__subnetworks__get": {}}]
+)
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"projectNumber": "8"}, "it is in project 8"),
+        ({"labels": {}}, "it has no label tpu-platform=tpu, tpu-team=a, tpu-store=d"),
+        ({"labels": {"tpu-platform": "tpu", "tpu-team": "b", "tpu-store": "d"}}, "it has no label tpu-team=a"),
+    ],
+)
+def test_nobody_is_told_to_take_over_a_bucket_of_others(standing: Json, other: Json, words: str) -> None:
+    """Names are global and can be guessed: checkpoints would go to whoever was first."""
+    answers = {"storage__buckets__get": OURS | other, "projects__projects__get": PROJECT_7, **standing}
+    finding = only(found(CHECKS["buckets"], platform=MADE, **answers))
+    assert (finding.level, finding.what.endswith(words)) == ("blocks", True), finding.what
+    assert finding.next_step == "give the store another name in tpu-platform:platform.teams.a.storage"
+
+
+@pytest.mark.parametrize(("keep", "first"), [(True, ""), (False, "first set keep: true and run `pulumi up`")])
+def test_a_bucket_does_not_move_with_its_platform(keep: bool, first: str) -> None:
+    """Its grants would go first, and then the new one would end in 409."""
+    answers = {"storage__buckets__get": OURS | {"location": "US-CENTRAL1"}, "projects__projects__get": PROJECT_7}
+    finding = only(found(CHECKS["buckets"], platform={"teams": {"a": {"storage": {"d": {"keep": keep}}}}}, **answers))
+    assert finding.level == "blocks"
+    assert f"write `bucket: {OWN_BUCKET}` and `mode: write` in" in finding.next_step
+    assert (first in finding.next_step) if first else ("keep: true" not in finding.next_step)
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        ({"state": "ENABLED"}, "ok: hf has a version"),
+        ({"state": "DESTROYED"}, "blocks: the latest version of hf is DESTROYED"),
+        (None, "blocks: hf is not there in other, or has no version"),
+    ],
+)
+def test_secrets_of_teams(answer: Any, line: str) -> None:
+    teams = {"teams": {"a": {"secrets": {"HF_TOKEN": "projects/other/secrets/hf"}}}}
+    finding = only(found(CHECKS["team secrets"], platform=teams, secrets__projects__secrets__versions__get=answer))
+    assert f"{finding.level}: {finding.what}" == line
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        ({"format": "DOCKER"}, "ok: {name} is there"),
+        ({"format": "PYTHON"}, "blocks: {name} holds PYTHON, and no images"),
+        (None, "blocks: there is no repository {name}"),
+    ],
+)
+def test_registries_that_exist(answer: Any, line: str) -> None:
+    name = "projects/other/locations/us/repositories/base"
+    platform = {"images": {"base": {"repository": name}, "own": {}}}
+    method = "registries__projects__locations__repositories__get"
+    finding = only(found(CHECKS["registries"], platform=platform, **{method: answer}))
+    assert f"{finding.level}: {finding.what}" == line.format(name=name)
+
+
+def test_secrets_of_teams_need_a_version_of_gke() -> None:
+    teams = {"teams": {"a": {"secrets": {"HF_TOKEN": "hf"}}}}
+    cluster = {"currentMasterVersion": "1.33.5-gke.100"}
+    finding = only(found(checks.version, platform=teams, container__projects__locations__clusters__get=cluster))
+    assert finding.what == "secrets of teams needs GKE 1.34.0-gke.0; the cluster runs 1.33.5-gke.100"

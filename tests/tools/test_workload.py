@@ -8,7 +8,8 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from catalogue.labels import FLAVOR_LABEL
-from plan.workload import JAX_IMAGE, VLLM_IMAGE
+from plan.workloads.job import JAX_IMAGE
+from plan.workloads.server import VLLM_IMAGE
 from rules.load import load_stack_file
 from tests.graph.recording import ROOT
 from tests.platforms import SELF_MANAGED
@@ -16,16 +17,30 @@ from tests.schema.test_kubernetes_objects import validate
 from tools.__main__ import app
 
 RECIPE = ROOT / "Pulumi.recipe.yaml"
+TEAM = ROOT / "Pulumi.team.yaml"
 BLUEPRINT = ROOT / "Pulumi.blueprint.yaml"
 DEV = ROOT / "Pulumi.dev.yaml"
 
 
-def workload(file: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(app, ["workload", "-f", str(file), *arguments])
+def train(file: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["workload", "train", "-f", str(file), *arguments])
+
+
+def serve(file: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["workload", "serve", "-f", str(file), *arguments])
 
 
 def printed(file: Path, *arguments: str) -> list[Any]:
-    result = workload(file, *arguments)
+    """Objects of a job."""
+    return documents(train(file, *arguments))
+
+
+def served(file: Path, *arguments: str) -> list[Any]:
+    """Objects of a server."""
+    return documents(serve(file, *arguments))
+
+
+def documents(result: Result) -> list[Any]:
     assert result.exit_code == 0, result.output
     return list(yaml.safe_load_all(result.stdout))
 
@@ -47,11 +62,15 @@ def pod_spec(jobset: Any) -> Any:
         (RECIPE, ["large"]),
         (BLUEPRINT, ["train", "--queue", "training", "--slices", "3", "--priority", "high"]),
         (DEV, ["serve", "--queue", "team"]),
-        (DEV, ["serve", "--serve", "google/gemma-3-1b-it"]),
     ],
 )
 def test_manifests_are_valid(file: Path, arguments: list[str]) -> None:
     for manifest in printed(file, *arguments):
+        validate(manifest)
+
+
+def test_manifests_of_servers_are_valid() -> None:
+    for manifest in served(DEV, "serve", "--model", "google/gemma-3-1b-it"):
         validate(manifest)
 
 
@@ -154,7 +173,7 @@ def test_the_command_after_two_dashes_is_the_containers() -> None:
 
 
 def test_a_model_server_reads_its_token_from_a_secret() -> None:
-    job, service = printed(DEV, "serve", "--serve", "google/gemma-3-1b-it")
+    job, service = served(DEV, "serve", "--model", "google/gemma-3-1b-it")
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert container["env"][0]["valueFrom"]["secretKeyRef"] == {"name": "hf-secret", "key": "hf_api_token"}
     assert "--model=google/gemma-3-1b-it" in container["args"]
@@ -163,7 +182,7 @@ def test_a_model_server_reads_its_token_from_a_secret() -> None:
 
 def test_a_model_server_goes_through_its_queue() -> None:
     """M2: it was a Deployment, whose pods Kueue neither holds back nor counts."""
-    job, _ = printed(DEV, "serve", "--serve", "m", "--queue", "team")
+    job, _ = served(DEV, "serve", "--model", "m", "--queue", "team")
     assert job["kind"] == "Job"
     assert job["metadata"]["namespace"] == "team"
     assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
@@ -188,16 +207,45 @@ def test_the_default_images_pass_the_policy_pack() -> None:
         (RECIPE, ["pair", "-n", "elsewhere"], "no namespace elsewhere"),
         (RECIPE, ["pair", "--priority", "high"], "no priority high"),
         (RECIPE, ["pair", "--name", "x" * 60], "characters too long"),
-        (RECIPE, ["pair", "--serve", "m"], "2 hosts a slice"),
-        (DEV, ["serve", "--serve", "m", "--", "python"], "leave out the command"),
-        (DEV, ["serve", "--serve", "m", "--slices", "2"], "2 slices of serve asked for, the platform has 1"),
+        (TEAM, ["train"], "which team's job is it? Write --queue or --namespace research or product"),
     ],
 )
 def test_what_does_not_fit_is_refused(file: Path, arguments: list[str], said: str) -> None:
-    result = workload(file, *arguments)
+    refused(train(file, *arguments), said)
+
+
+def refused(result: Result, said: str) -> None:
     assert result.exit_code == 1
     assert said in result.stderr
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("file", "arguments", "said"),
+    [
+        (RECIPE, ["pair", "--model", "m"], "2 hosts a slice"),
+        (DEV, ["serve", "--model", "m", "--", "python"], "leave out the command"),
+        (DEV, ["serve", "--model", "m", "--replicas", "2"], "2 slices of serve asked for, the platform has 1"),
+    ],
+)
+def test_a_server_that_does_not_fit_is_refused(file: Path, arguments: list[str], said: str) -> None:
+    refused(serve(file, *arguments), said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["pair", "--queue", "research", "--", "python"], "pair is neither train nor serve"),
+        (["-f", str(RECIPE), "pair"], "-f is neither train nor serve"),
+        (["serve", "--serve=m", "-f", str(DEV)], "--serve is no more"),
+        (["train", "--queue", "research", "-s", "team", "--", "python", "a.py"], "Missing argument 'SLICES'"),
+    ],
+)
+def test_who_writes_the_former_commands_reads_the_new_ones(arguments: list[str], said: str) -> None:
+    result = CliRunner().invoke(app, ["workload", *arguments], env={"COLUMNS": "300", "TERM": "dumb"})
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert "SLICES [OPTIONS] -- COMMAND" in result.stderr or "[OPTIONS] {SLICES} [-- COMMAND]" in result.stderr
 
 
 LONELY = {"namespaces": ["lonely"], "slices": {"train": 0}}
@@ -225,7 +273,7 @@ def test_a_job_that_its_queue_can_never_have_the_slices_for_is_refused(
     queues = {"lonely": {**LONELY, **lonely}, "owner": {**OWNER, **owner}}
     file = stack_file(slices, queues=queues, cohorts={"top": {}, "below": {"parent": "top"}})
     for count in range(1, 5):
-        result = workload(file, "train", "--queue", "lonely", "--slices", str(count))
+        result = train(file, "train", "--queue", "lonely", "--slices", str(count))
         assert result.exit_code == (0 if count <= most else 1), result.output
         if count > most:
             assert f"queue lonely can never have {count} slices of train" in result.stderr
@@ -235,6 +283,96 @@ def test_the_page_makes_the_secret_where_the_server_runs() -> None:
     """B5 of users.md."""
     page = (ROOT / "docs" / "workloads.md").read_text()
     (secret,) = (line for line in page.splitlines() if "create secret" in line)
-    (server,) = (line for line in page.splitlines() if "--serve" in line)
+    (server,) = (line for line in page.splitlines() if "workload serve" in line)
     namespace = server.partition(" -n ")[2].split()[0]
     assert f"kubectl -n {namespace} " in secret
+
+
+MOUNTS = [
+    {"name": "storage-checkpoints", "mountPath": "/checkpoints"},
+    {"name": "storage-data", "mountPath": "/data", "readOnly": True},
+]
+
+
+def test_a_job_of_a_team_has_its_buckets_and_secrets() -> None:
+    (jobset,) = printed(TEAM, "train", "--queue", "research")
+    validate(jobset)
+    template = job_template(jobset)["template"]
+    (container,) = template["spec"]["containers"]
+    assert container["volumeMounts"] == MOUNTS
+    assert template["spec"]["volumes"] == [
+        {"name": "storage-checkpoints", "persistentVolumeClaim": {"claimName": "checkpoints"}},
+        {"name": "storage-data", "persistentVolumeClaim": {"claimName": "data", "readOnly": True}},
+    ]
+    values = {each["name"]: each.get("value") for each in container["env"]}
+    assert values["STORAGE_CHECKPOINTS"] == "gs://my-project_tpu-team_research_checkpoints"
+    assert values["STORAGE_DATA"] == "gs://acme-c4"
+    assert container["envFrom"] == [{"secretRef": {"name": "secrets"}}]
+    # A fifth of the 720 GB of a ct6e-standard-4t; the driver reads these from pods, not from jobs.
+    assert template["metadata"]["annotations"] == {
+        "gke-gcsfuse/volumes": "true",
+        "gke-gcsfuse/cpu-limit": "0",
+        "gke-gcsfuse/ephemeral-storage-limit": "0",
+        "gke-gcsfuse/memory-limit": "144Gi",
+    }
+    assert "annotations" not in jobset["metadata"] or not any(
+        "fuse" in key for key in jobset["metadata"]["annotations"]
+    )
+    assert "serviceAccountName" not in template["spec"]
+
+
+def test_a_server_of_a_team_takes_its_token_from_the_teams_secrets() -> None:
+    job, _ = served(TEAM, "serve", "--model", "google/gemma-3-1b-it", "--queue", "research")
+    validate(job)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["envFrom"] == [{"secretRef": {"name": "secrets"}}]
+    assert "HF_TOKEN" not in [each["name"] for each in container["env"]]
+    assert container["image"] == f"us-east5-docker.pkg.dev/my-project/tpu-team-hub/{VLLM_IMAGE}"
+    assert container["volumeMounts"][1:] == MOUNTS
+    job, _ = served(TEAM, "serve", "--model", "google/gemma-3-1b-it", "--queue", "product")
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert "HF_TOKEN" in [each["name"] for each in container["env"]], "this team has no such secret"
+    assert "envFrom" not in container
+
+
+def test_a_job_of_a_namespace_that_is_no_team_gets_nothing_of_teams() -> None:
+    (jobset,) = printed(DEV, "serve", "--queue", "team")
+    text = yaml.safe_dump(jobset)
+    assert not [word for word in ("gcsfuse", "STORAGE_", "envFrom") if word in text]
+
+
+def test_a_job_of_a_team_reads_a_disk_without_the_bucket_drivers_sidecar(stack_file: Any) -> None:
+    file = stack_file(
+        {"train": {"machine_type": "ct6e-standard-4t", "topology": "4x4"}},
+        teams={"a": {"storage": {"weights": {"disk": "gemma", "mount": "/weights"}}}},
+        queues={"q": {"namespaces": ["a"], "slices": {"train": 1}}},
+    )
+    (jobset,) = printed(file, "train")
+    validate(jobset)
+    template = job_template(jobset)["template"]
+    (container,) = template["spec"]["containers"]
+    assert container["volumeMounts"] == [{"name": "storage-weights", "mountPath": "/weights", "readOnly": True}]
+    assert template["spec"]["volumes"] == [
+        {"name": "storage-weights", "persistentVolumeClaim": {"claimName": "weights", "readOnly": True}}
+    ]
+    assert not any("fuse" in key for key in template.get("metadata", {}).get("annotations", {}))
+
+
+def test_a_job_of_a_self_managed_cluster_has_a_token_for_google(stack_file: Any) -> None:
+    file = stack_file(
+        {"train": {"machine_type": "ct6e-standard-8t", "topology": "2x4"}},
+        cluster=SELF_MANAGED,
+        teams={"a": {"storage": {"d": {}}}, "b": {}},
+    )
+    (jobset,) = printed(file, "train", "-n", "a")
+    validate(jobset)
+    spec = pod_spec(jobset)
+    (container,) = spec["containers"]
+    values = {each["name"]: each.get("value") for each in container["env"]}
+    assert values["STORAGE_D"] == "gs://my-project_tpu_a_d"
+    assert values["GOOGLE_APPLICATION_CREDENTIALS"] == "/var/run/google-identity/credential.json"
+    token, credential = spec["volumes"][0]["projected"]["sources"]
+    assert token["serviceAccountToken"] == {"audience": "my-project/tpu", "expirationSeconds": 3600, "path": "token"}
+    assert credential["configMap"]["name"] == "google-identity"
+    (other,) = printed(file, "train", "-n", "b")
+    assert "volumes" not in pod_spec(other)

@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from catalogue.versions import Floor, parse, reaches
+from catalogue.versions import SECRET_SYNC, Floor, parse, reaches
 from plan.google_apis import google_apis
 from plan.hosts import cpu_group, slice_groups
 from plan.shape import resolve
+from plan.teams import teams_with_secrets
 from platform_config.network import CreatedNetwork, ExistingNetwork
 from platform_config.self_managed import ExistingCluster
 from rules.platform import ranges_large_enough
 from rules.registry import SliceView
 from rules.slices import floors
+from tools.preflight import teams
 from tools.preflight.cloud import Json, RefusedError
 from tools.preflight.findings import Finding
 from tools.preflight.quota import chip_quota, cpu_quota
@@ -192,7 +194,8 @@ def _reached(scene: Scene, version: str, said: str, next_step: str) -> Iterator[
 def _floors(scene: Scene) -> list[Floor]:
     platform = scene.platform
     views = [SliceView(platform, name, spec, resolve(spec)) for name, spec in platform.slices.items()]
-    return list(dict.fromkeys(floor for view in views for _, floor in floors(view)))
+    of_teams = [SECRET_SYNC] if teams_with_secrets(platform) else []
+    return list(dict.fromkeys([*(floor for view in views for _, floor in floors(view)), *of_teams]))
 
 
 def network(scene: Scene) -> Iterator[Finding]:
@@ -296,6 +299,11 @@ CHECKS: dict[str, Check] = {
     "network": network,
     "images": images,
     "secrets": secrets,
+    "buckets": teams.buckets,
+    "team disks": teams.team_disks,
+    "team secrets": teams.team_secrets,
+    "shared grants": teams.shared_grants,
+    "registries": teams.registries,
     "TPU quota": chip_quota,
     "CPU quota": cpu_quota,
     "reservations": reservations,

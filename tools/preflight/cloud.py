@@ -67,6 +67,8 @@ APIS = {
     "container": Api("container", "v1", "containerCustomEndpoint"),
     "projects": Api("cloudresourcemanager", "v3", "resourceManagerV3CustomEndpoint"),
     "secrets": Api("secretmanager", "v1", "secretManagerCustomEndpoint"),
+    "storage": Api("storage", "v1", "storageCustomEndpoint"),
+    "registries": Api("artifactregistry", "v1", "artifactRegistryCustomEndpoint"),
     "services": Api("serviceusage", "v1", "serviceUsageCustomEndpoint"),
     # limits of quotas with dimensions, which Compute Engine's own description of a region leaves out
     "quotas": Api("serviceusage", "v1beta1", "serviceUsageCustomEndpoint"),
@@ -134,9 +136,9 @@ class Cloud:
 
     def _endpoint(self, api: Api) -> str | None:
         """The base URL to use instead of Google's; in the provider's settings it ends in the API's version, which
-        the client adds by itself (but for Compute Engine, where it is part of the base)."""
+        the client adds by itself (but for Compute Engine and Cloud Storage, where it is part of the base)."""
         given = self._settings.get(api.setting) or os.environ.get(api.variable)
-        if not given or api.name == "compute":
+        if not given or api.name in ("compute", "storage"):
             return given
         return re.sub(r"/v\d\w*/?$", "/", str(given))
 

@@ -36,6 +36,8 @@ def as_table(rows: Sequence[Row]) -> Table:
     """One line for each finding."""
     table = Table("check", "", "what", "next step", box=None, pad_edge=False, header_style="bold")
     table.columns[0].no_wrap = table.columns[1].no_wrap = True
+    # A path or a command is one long word: cut off, nobody could copy it.
+    table.columns[2].overflow = table.columns[3].overflow = "fold"
     for row in rows:
         level = row.finding.level
         # Text, since what Google says may look like rich's markup.

@@ -69,8 +69,8 @@ def _chips(scene: Scene, *, built: bool) -> Counter[Key]:
     for plan in scene.platform.slice_plans:
         if plan.quota is None:
             continue
-        pools = plan.pools if built else scene.missing_pools(plan)
-        chips = sum(pool.most_nodes for pool in pools) * plan.chips_per_host
+        hosts = plan.asks if built else scene.missing(plan)
+        chips = sum(number for _, number in hosts) * plan.chips_per_host
         of_group = (plan.group, _key(plan))
         by_group[of_group] = max(chips, by_group.get(of_group, 0))
     found: Counter[Key] = Counter()

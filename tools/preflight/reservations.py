@@ -34,14 +34,14 @@ def reservations(scene: Scene) -> Iterator[Finding]:
     plans: defaultdict[Place, list[SlicePlan]] = defaultdict(list)
     hosts: Counter[Place] = Counter()
     for plan in scene.platform.slice_plans:
-        missing = set(scene.missing_pools(plan)) if plan.capacity == "reservation" else set()
-        for pool in plan.pools:
-            for value in pool.reservation.values:
+        if plan.capacity != "reservation":
+            continue
+        for affinity, needed in scene.missing(plan):
+            for value in affinity.values:
                 place = _place(value, scene.platform.project)
                 whole = Place(place.project, place.name)
                 if plan not in plans[whole]:
                     plans[whole].append(plan)
-                needed = pool.most_nodes if pool in missing else 0
                 for part in {whole, place}:
                     hosts[part] += needed
     for whole in sorted(plans):
@@ -84,7 +84,7 @@ def _reservation(scene: Scene, whole: Place, plans: list[SlicePlan], hosts: Coun
 
 def _urgency(plans: list[SlicePlan]) -> Level:
     """A future reservation comes into being when it begins; until then its slices ask for no hosts."""
-    return "blocks" if any(pool.most_nodes for plan in plans for pool in plan.pools) else "warning"
+    return "blocks" if any(plan.most_hosts for plan in plans) else "warning"
 
 
 def _unfit(scene: Scene, whole: Place, found: Json, plans: list[SlicePlan]) -> Iterator[Finding]:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from catalogue.labels import FLAVOR_LABEL
+from plan.capacity import ReservationAffinity
 from plan.cpu_machines import default_disk
 from plan.hosts import control_plane_machines, node_pool
 from plan.platform import Platform
@@ -58,13 +60,32 @@ class Scene:
             found = self.cloud.pages("compute", "instanceGroupManagers.list", "items", **place)
         return frozenset(each["name"] for each in found)
 
+    @cached_property
+    def project_number(self) -> str | None:
+        """Of the platform's project; None if it does not exist."""
+        found = self.cloud.find("projects", "projects.get", name=f"projects/{self.platform.project}")
+        return str(found["name"]).removeprefix("projects/") if found else None
+
     def stands(self, pool: PoolPlan | CpuPoolPlan) -> bool:
         """Whether a pool has been made."""
         return node_pool(self.platform, pool.name) in self.standing
 
-    def missing_pools(self, plan: SlicePlan) -> tuple[PoolPlan, ...]:
-        """Pools of a plan that are yet to be made."""
-        return tuple(pool for pool in plan.pools if not self.stands(pool))
+    def missing(self, plan: SlicePlan) -> tuple[tuple[ReservationAffinity, int], ...]:
+        """What a plan asks for (`SlicePlan.asks`) without the hosts that exist; zero for a pool that stands."""
+        if plan.provisioning.declared:
+            stand = [self.stands(pool) for pool in plan.pools]
+        else:
+            made = sum(1 for pool in self._pools if _serves(pool, plan))
+            stand = [index < made for index in range(plan.count)]
+        return tuple(
+            (affinity, 0 if there else hosts) for (affinity, hosts), there in zip(plan.asks, stand, strict=True)
+        )
+
+    @property
+    def _pools(self) -> list[Json]:
+        """Every node pool, also those that GKE or TPU Provisioner created."""
+        found: list[Json] = (self.cluster or {}).get("nodePools", [])
+        return found
 
     def region_quotas(self, region: str) -> Mapping[str, Json]:
         """Metric -> limit and usage, as Compute Engine describes a region."""
@@ -95,12 +116,31 @@ class Scene:
         return {(zone, name): self.compute("machineTypes.get", zone=zone, machineType=name) for zone, name in wanted}
 
 
+def _serves(pool: Json, plan: SlicePlan) -> bool:
+    """Whether a node pool that the program did not declare holds a slice of a plan: of its flavor and capacity."""
+    config = pool.get("config", {})
+    affinity = config.get("reservationAffinity", {}).get("consumeReservationType", "NO_RESERVATION")
+    return (
+        config.get("labels", {}).get(FLAVOR_LABEL) == plan.flavor
+        and pool.get("status", "RUNNING") not in ("ERROR", "STOPPING")
+        and bool(config.get("spot")) == plan.model.gke.spot
+        and bool(config.get("flexStart")) == plan.model.gke.flex_start
+        and (affinity == "SPECIFIC_RESERVATION") == (plan.reservation.type == "SPECIFIC_RESERVATION")
+    )
+
+
 def machines(platform: Platform) -> Iterator[Machines]:
     """Every kind of machine in the plan: of slices, of CPU pools, of the control plane."""
     for plan in platform.slice_plans:
         fixed = sum(pool.node_count or 0 for pool in plan.pools)
-        most = sum(pool.most_nodes for pool in plan.pools)
-        yield Machines(platform.zone, plan.machine.name, plan.boot_disk.type, fixed, most, chips=plan.chips_per_host)
+        yield Machines(
+            platform.zone,
+            plan.machine.name,
+            plan.boot_disk.type,
+            fixed,
+            plan.most_hosts,
+            chips=plan.chips_per_host,
+        )
     for pool in platform.all_cpu_pools:
         yield Machines(platform.zone, pool.machine_type, pool.disk_type, pool.min_nodes, pool.max_nodes)
     if isinstance(platform.cluster, SelfManagedCluster):

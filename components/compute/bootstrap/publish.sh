@@ -90,12 +90,14 @@ YAML
     publish_version "$secret"
 }
 
-# Once per certificate authority: a new version would have every client of the platform look again.
+# Once per certificate authority and signing key: a new version would have every client of the platform look again.
 publish_endpoint() {
-  local secret payload
+  local secret payload keys
   secret=$(setting attributes.tpu-endpoint-secret)
-  payload=$(printf '{"server": "https://%s:%s", "ca": "%s"}' \
-    "${PUBLIC_ADDRESS:-$API_ADDRESS}" "$API_PORT" "$(base64 --wrap=0 "$PKI/ca.crt")")
+  # The public keys that verify tokens of service accounts: with them Google knows the cluster's pods.
+  keys=$(kubectl get --raw /openid/v1/jwks | base64 --wrap=0)
+  payload=$(printf '{"server": "https://%s:%s", "ca": "%s", "jwks": "%s"}' \
+    "${PUBLIC_ADDRESS:-$API_ADDRESS}" "$API_PORT" "$(base64 --wrap=0 "$PKI/ca.crt")" "$keys")
   if [[ -e $ENDPOINT && $(<"$ENDPOINT") == "$payload" && -n $(enabled_versions "$secret") ]]; then
     return
   fi
@@ -127,6 +129,8 @@ publish_peers() {
 }
 
 publish() {
+  # After a boot the timer is there before the API server: a run that failed would be tried again after a minute only.
+  retry 600 api_server_answers || die 'the API server is not ready: nothing is published'
   let_nodes_forget
   mint_join_token
   publish_join

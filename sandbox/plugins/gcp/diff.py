@@ -24,6 +24,8 @@ Value = Any
 EXACT = frozenset({"values"})
 # A range that is given by its size alone ("/24") is read as what was assigned (provider: IpCidrRangeDiffSuppress).
 RANGE = "ip_cidr_range"
+# Buckets keep their place in capitals, whatever the program writes (provider: StateFunc); no two places differ by that.
+LOCATION = "location"
 # Decides from (old, new) whether a change that the table calls an update takes a replacement.
 Rule = Callable[[Value, Value], bool]
 
@@ -130,6 +132,8 @@ def _same_scalar(each: Property, new: Value, old: Value) -> bool:
         return is_empty(new)
     if each.terraform == RANGE and str(new).startswith("/"):
         return str(old).endswith(new)
+    if each.terraform == LOCATION:
+        return str(new).upper() == str(old).upper()
     if isinstance(new, str) and isinstance(old, str) and each.terraform not in EXACT:
         return links.same(new, old)
     if each.scalar_kind in ("Int", "Float", "Bool") and isinstance(old, str):

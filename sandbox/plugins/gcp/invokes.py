@@ -77,9 +77,28 @@ def _secret_version(client: Client, arguments: Arguments) -> Json:
     }
 
 
+def _project(client: Client, arguments: Arguments) -> Json:
+    """A project and its number, by default the provider's own; the account for its bills is read too, as upstream does.
+
+    Upstream: `data_source_google_project.go`.
+    """
+    asked = arguments.get("projectId") or client.settings.project
+    found = client.call("GET", "resource_manager", f"projects/{asked}", Deadline(LIMIT))
+    billing = client.call("GET", "billing", f"projects/{asked}/billingInfo", Deadline(LIMIT))
+    return {
+        "id": f"projects/{found['projectId']}",
+        "projectId": found["projectId"],
+        "name": found["name"],
+        "number": found["projectNumber"],
+        "billingAccount": links.last(billing.get("billingAccountName", "")),
+        "labels": found.get("labels", {}),
+    }
+
+
 FUNCTIONS: Mapping[str, Callable[[Client, Arguments], Json]] = {
     "gcp:compute/getInstanceTemplate:getInstanceTemplate": _described(INSTANCE_TEMPLATE),
     "gcp:compute/getRegionInstanceTemplate:getRegionInstanceTemplate": _described(REGION_INSTANCE_TEMPLATE),
+    "gcp:organizations/getProject:getProject": _project,
     "gcp:secretmanager/getSecretVersionAccess:getSecretVersionAccess": _secret_version,
 }
 

@@ -19,6 +19,8 @@ from sandbox.plugins.values import UNKNOWN
 
 # API name used by resource rows -> configuration key that says where it is.
 ENDPOINTS = {
+    "artifact_registry": "artifactRegistryCustomEndpoint",
+    "billing": "cloudBillingCustomEndpoint",
     "compute": "computeCustomEndpoint",
     "container": "containerCustomEndpoint",
     "iam": "iamBetaCustomEndpoint",

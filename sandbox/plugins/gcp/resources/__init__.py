@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sandbox.plugins.gcp.resources import access, compute, container, instances, load_balancing, storage
+from sandbox.plugins.gcp.resources import (
+    access,
+    artifacts,
+    compute,
+    container,
+    federation,
+    instances,
+    load_balancing,
+    storage,
+)
 from sandbox.plugins.gcp.resources.rest import Rest
 
-MODULES = (access, compute, container, instances, load_balancing, storage)
+MODULES = (access, artifacts, compute, container, federation, instances, load_balancing, storage)
 ROWS: Mapping[str, Rest] = {row.type: row for module in MODULES for row in module.ROWS}

@@ -69,6 +69,49 @@ ACCOUNT = Account(
 
 
 @dataclass(frozen=True, kw_only=True)
+class CustomRole(Rest):
+    """A role of a project's own (upstream: `resource_google_project_iam_custom_role.go`).
+
+    Google deletes roles softly: a role that was deleted is brought back and changed, where another would be created.
+    """
+
+    def create(self, context: Context, inputs: Inputs) -> tuple[str, Json]:
+        variables = self.variables(context.settings, inputs)
+        identity = self.id(variables)
+        found = self.fetch(context, variables)
+        if found is None:
+            return super().create(context, inputs)
+        if not found.get("deleted"):
+            raise ProviderError(f"Custom project role {identity} already exists and must be imported")
+        return identity, self._restored(context, identity, variables, inputs, found)
+
+    def body(self, context: Context, variables: Variables, inputs: Inputs) -> Json:
+        return {"roleId": variables["roleId"], "role": super().body(context, variables, inputs)}
+
+    def update(self, context: Context, identity: str, olds: Inputs, news: Inputs, changes: Sequence[Change]) -> Json:
+        variables = self.parse(context.settings, identity)
+        return self._restored(context, identity, variables, news, self.fetch(context, variables) or {})
+
+    def _restored(self, context: Context, identity: str, variables: Variables, inputs: Inputs, found: Json) -> Json:
+        with named_errors(f"Error updating the custom project role {identity}"):
+            if found.get("deleted"):
+                self.act(context, variables, "POST", ":undelete", "the role to be undeleted", {})
+            role = super().body(context, variables, inputs)
+            context.client.call("PATCH", self.api, self.item.format(**variables), context.deadline, role)
+        return self.settled(context, identity, variables, inputs)
+
+
+CUSTOM_ROLE = CustomRole(
+    type="gcp:projects/iAMCustomRole:IAMCustomRole",
+    api="iam",
+    collection="projects/{project}/roles",
+    item="projects/{project}/roles/{roleId}",
+    fields={"roleId": None, "permissions": renamed("includedPermissions"), "deleted": renamed("deleted")},
+    outputs_from={"deleted": lambda _variables, found: bool(found.get("deleted"))},
+)
+
+
+@dataclass(frozen=True, kw_only=True)
 class PolicyMember(Rest):
     """One member of one role in the IAM policy of `item`; every change reads the policy and writes it back.
 
@@ -139,7 +182,7 @@ class PolicyMember(Rest):
         if not any(_is_for(b, asked) and asked["member"] in b.get("members", ()) for b in policy.get("bindings", ())):
             return None
         own = {k: without_markers(asked[k]) for k in ("member", "role", "condition") if asked.get(k)}
-        place = {"project": variables["project"]} if "project" in context.schema.properties else {}
+        place = {name: variables[name] for name in ("project", "location") if name in context.schema.properties}
         title = f"/{asked['condition']['title']}" if asked.get("condition") else ""
         return {
             **own,
@@ -206,6 +249,27 @@ PROJECT_MEMBER = PolicyMember(
     identity="{project}",
     get_body={"options": {"requestedPolicyVersion": POLICY_VERSION}},
     set_extra={"updateMask": "bindings,etag,auditConfigs"},
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccountMember(PolicyMember):
+    """`serviceAccountId` is the account's full name, which names its project."""
+
+    def variables(self, settings: Settings, inputs: Inputs) -> Variables:
+        parts = str(inputs.get("serviceAccountId", "")).split("/")
+        if len(parts) != 4 or parts[0] != "projects" or parts[2] != "serviceAccounts":
+            raise ProviderError(f"serviceAccountId: {'/'.join(parts)!r} is not projects/PROJECT/serviceAccounts/EMAIL")
+        return {"project": parts[1], "resource": parts[3]}
+
+
+ACCOUNT_MEMBER = AccountMember(
+    type="gcp:serviceaccount/iAMMember:IAMMember",
+    api="iam",
+    collection="projects/{project}/serviceAccounts",
+    item="projects/{project}/serviceAccounts/{resource}",
+    get_query={"options.requestedPolicyVersion": str(POLICY_VERSION)},
+    resource_property="serviceAccountId",
 )
 
 SECRET_MEMBER = PolicyMember(
@@ -330,4 +394,4 @@ SERVICE = Service(
     identity="{project}/{service}",
 )
 
-ROWS = (ACCOUNT, PROJECT_MEMBER, BUCKET_MEMBER, SECRET, SECRET_MEMBER, SERVICE)
+ROWS = (ACCOUNT, ACCOUNT_MEMBER, CUSTOM_ROLE, PROJECT_MEMBER, BUCKET_MEMBER, SECRET, SECRET_MEMBER, SERVICE)

@@ -59,9 +59,9 @@ DEFAULT_SCOPES = [
 GOOGLE_LABEL = "goog-gke-"
 
 
-def _upper_text() -> Field:
+def _upper_text(rest: str = "") -> Field:
     """A tri-state: "TRUE" and "FALSE" in the program, a boolean in the API."""
-    return Field("", lambda text: text == "TRUE", lambda flag: "TRUE" if flag else "FALSE")
+    return Field(rest, lambda text: text == "TRUE", lambda flag: "TRUE" if flag else "FALSE")
 
 
 _UNSET_LOGGING: Json = {"loggingConfig": {"variantConfig": {}}}
@@ -170,11 +170,10 @@ _CLUSTER_FIELDS: Fields = {
     "nodeConfig": with_unset(_UNSET_LOGGING),
     **_below("nodeConfig", _NODE_FIELDS),
     "nodeLocations": renamed("locations"),
+    "nodePoolAutoConfig.nodeKubeletConfig.insecureKubeletReadonlyPortEnabled": _upper_text(),
     "nodePoolDefaults.nodeConfigDefaults": with_unset(_UNSET_LOGGING),
-    "nodePoolDefaults.nodeConfigDefaults.insecureKubeletReadonlyPortEnabled": Field(
-        "nodeKubeletConfig.insecureKubeletReadonlyPortEnabled",
-        lambda text: text == "TRUE",
-        lambda flag: "TRUE" if flag else "FALSE",
+    "nodePoolDefaults.nodeConfigDefaults.insecureKubeletReadonlyPortEnabled": _upper_text(
+        "nodeKubeletConfig.insecureKubeletReadonlyPortEnabled"
     ),
     # Pools in their own resources set node versions; the cluster's is only read.
     "nodeVersion": renamed("currentNodeVersion"),
@@ -214,6 +213,7 @@ _DESIRED: Mapping[str, tuple[str, str]] = {
     "rbacBindingConfig": ("desiredRbacBindingConfig", "rbacBindingConfig"),
     "releaseChannel": ("desiredReleaseChannel", "releaseChannel"),
     "secretManagerConfig": ("desiredSecretManagerConfig", "secretManagerConfig"),
+    "secretSyncConfig": ("desiredSecretSyncConfig", "secretSyncConfig"),
     "securityPostureConfig": ("desiredSecurityPostureConfig", "securityPostureConfig"),
     "workloadIdentityConfig": ("desiredWorkloadIdentityConfig", "workloadIdentityConfig"),
 }
@@ -226,6 +226,10 @@ _DESIRED_PARTS: Mapping[str, tuple[str, str]] = {
     ),
     "privateClusterConfig": ("desiredControlPlaneEndpointsConfig", "controlPlaneEndpointsConfig"),
     "ipAllocationPolicy.stackType": ("desiredStackType", "ipAllocationPolicy.stackType"),
+    "nodePoolAutoConfig.nodeKubeletConfig": (
+        "desiredNodePoolAutoConfigKubeletConfig",
+        "nodePoolAutoConfig.nodeKubeletConfig",
+    ),
     f"{_NODE_DEFAULTS}.gcfsConfig": ("desiredGcfsConfig", f"{_NODE_DEFAULTS}.gcfsConfig"),
     f"{_NODE_DEFAULTS}.insecureKubeletReadonlyPortEnabled": (
         "desiredNodeKubeletConfig",

@@ -328,7 +328,9 @@ class Rest:
             raise failure
 
     def operation_url(self, variables: Variables, operation: Json) -> str:
-        """Operations live in the scope of the collection: zones/Z, regions/R, locations/L or global."""
+        """Operations live in the scope of the collection: zones/Z, regions/R, locations/L or global; or name it."""
+        if str(operation["name"]).startswith("projects/"):
+            return str(operation["name"])
         scope = re.match(r"projects/{project}/(?:global|(?:zones|regions|locations)/{\w+})", self.collection)
         if scope is None:
             return str(operation["name"])

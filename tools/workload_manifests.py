@@ -1,0 +1,67 @@
+"""Manifests of what `python -m tools workload` was asked for, as YAML or JSON for `kubectl apply -f -`."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import yaml
+
+from plan import images
+from plan.platform import Platform
+from plan.slices import SlicePlan
+from plan.workloads.job import JAX_COMMAND, JAX_IMAGE, Job, Manifest, WorkloadError, namespace_of, plan_named
+from plan.workloads.jobset import jobset
+from plan.workloads.server import VLLM_IMAGE, inference_server
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for on the command line; None and empty mean: not said."""
+
+    slices: str
+    count: int
+    queue: str | None
+    namespace: str | None
+    name: str | None
+    priority: str | None
+    image: str | None
+    command: tuple[str, ...]
+
+
+def train(platform: Platform, request: Request) -> list[Manifest]:
+    """A job's objects; raises WorkloadError where it does not fit the platform."""
+    plan, job = _job(platform, request, JAX_IMAGE)
+    return [jobset(platform, plan, job)]
+
+
+def serve(platform: Platform, request: Request, model: str) -> list[Manifest]:
+    """A model server's objects; raises WorkloadError where it does not fit the platform."""
+    plan, job = _job(platform, request, VLLM_IMAGE)
+    if request.command:
+        raise WorkloadError("the server is vLLM: leave out the command after --")
+    return inference_server(platform, plan, job, model)
+
+
+def _job(platform: Platform, request: Request, default_image: str) -> tuple[SlicePlan, Job]:
+    plan = plan_named(platform, request.slices)
+    job = Job(
+        name=request.name or request.slices,
+        namespace=namespace_of(platform, request.queue, request.namespace),
+        slices=request.count,
+        queue=request.queue,
+        priority=request.priority,
+        # By way of the platform's mirror, where it has one: only images of Artifact Registry are streamed.
+        image=request.image or images.mirror_of(platform, default_image),
+        command=request.command or JAX_COMMAND,
+    )
+    return plan, job
+
+
+def as_yaml(manifests: Sequence[Manifest]) -> str:
+    """YAML documents."""
+    return yaml.safe_dump_all(manifests, sort_keys=False, explicit_start=True)
+
+
+def as_json(manifests: Sequence[Manifest]) -> str:
+    """The same as a JSON list."""
+    return json.dumps(list(manifests), indent=2)
