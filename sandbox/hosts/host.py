@@ -35,7 +35,7 @@ from sandbox.kubernetes.supervisor import Process, Supervisor
 from sandbox.run_directory import IMPORT_ROOT
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 POLICY_USER = "system:serviceaccount:kube-system:kube-router"
 PKI, LABELS = "/etc/kubernetes/pki", "/etc/tpu-labels.json"  # inside
 CHIPS_FILE, DRA_FILE = "device-plugin", "dra-plugin"  # below `wanted` in the host's folder
@@ -153,6 +153,7 @@ class Host:
         self._process.wait_ready(pid_file.exists, START_SECONDS)
         spec = self.spec
         self._site.fabric.attach(spec.name, self._pid(), spec.address, spec.pods)
+        self._process.wait_ready((self.folder / machine.UP_FILE).exists, START_SECONDS)
         if self._fuse_driver:
             self._fuse = FusePlugin(self._fuse_driver, spec.name, self.folder, self._pid)
             self._fuse.start()
