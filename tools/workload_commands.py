@@ -1,6 +1,6 @@
 """`python -m tools workload train` and `serve`: print a manifest that fits the platform, for `kubectl apply -f -`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,12 +8,13 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from plan.platform import Platform
-from plan.workloads.job import Manifest, WorkloadError
+from plan.workloads.job import KEEP_SECONDS, RESTARTS, Manifest, WorkloadError
 from tools import workload_manifests
 from tools.command_line import CONFIGURATION_ERROR, File, Stack, platform_of, stack_file
-from tools.workload_manifests import Request
+from tools.workload_manifests import Request, Running
 
 COMMAND = "command after the two dashes"
+INT32 = 2**31 - 1
 NEW_FORM = (
     "write `workload train SLICES [OPTIONS] -- COMMAND` for a job, `workload serve SLICES --model MODEL` for a server"
 )
@@ -38,11 +39,29 @@ class WithCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """What is before the two dashes."""
         given, ctx.meta[COMMAND] = _split(args)
+        flags = {name for option in self.params if getattr(option, "is_flag", False) for name in option.opts}
+        if misplaced := _second_word(given, flags):
+            written = " ".join([*given[:misplaced], "--", *given[misplaced:], *ctx.meta[COMMAND]])
+            ctx.fail(f"a command is written after two dashes: {ctx.command_path} {written}")
         return super().parse_args(ctx, given)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """The parts of the usage line."""
         return [*super().collect_usage_pieces(ctx), "[-- COMMAND]"]
+
+
+def _second_word(given: list[str], flags: Collection[str]) -> int:
+    """Where a second argument stands that is neither an option nor the value of one; 0 if there is none.
+
+    `flags`: options without a value.
+    """
+
+    def takes_next(each: str) -> bool:
+        return each.startswith("-") and "=" not in each and each not in flags
+
+    before = ["", *given]
+    words = [at for at, each in enumerate(given) if not each.startswith("-") and not takes_next(before[at])]
+    return words[1] if len(words) > 1 else 0
 
 
 def _split(args: list[str]) -> tuple[list[str], tuple[str, ...]]:
@@ -75,14 +94,28 @@ def train(
     count: Annotated[int, typer.Option("--slices", min=1, help="How many slices the job spans.")] = 1,
     priority: Priority = None,
     image: Image = None,
+    arguments: Annotated[list[str] | None, typer.Option("--arg", help="Argument of the command; repeatable.")] = None,
+    variables: Annotated[
+        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Environment variable; repeatable.")
+    ] = None,
+    restarts: Annotated[
+        int, typer.Option("--restarts", min=0, max=INT32, help="Restarts after failures, as a whole.")
+    ] = RESTARTS,
+    ttl: Annotated[
+        int, typer.Option("--ttl", min=0, max=INT32, metavar="SECONDS", help="How long it is kept after its end.")
+    ] = KEEP_SECONDS,
     as_json: AsJson = False,
 ) -> None:
     """Print a job (JobSet) with one pod on each host of its slices. After --: the container's command.
 
+    Without a command an image of your own runs its own, and without --image the job checks that JAX shows every device
+    of its slices.
+
     Exit code 1: the job does not fit the platform, or the configuration has errors. 2: wrong usage.
     """
     request = Request(slices, count, queue, namespace, name, priority, image, context.meta[COMMAND])
-    _print(stack_file(stack, file), as_json, lambda platform: workload_manifests.train(platform, request))
+    running = Running(arguments or (), variables or (), restarts, ttl)
+    _print(stack_file(stack, file), as_json, lambda platform: workload_manifests.train(platform, request, running))
 
 
 @app.command(cls=WithCommand)
