@@ -180,6 +180,54 @@ def pools(stack: Stack = None, file: File = None, as_json: AsJson = False) -> No
         raise typer.Exit(CONFIGURATION_ERROR)
 
 
+@app.command()
+def why(
+    job: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="NAME or KIND/NAME; without it every job that has not ended.")
+    ] = None,
+    stack: Stack = None,
+    file: File = None,
+    namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="Only of this namespace.")] = None,
+    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig; the current one if unset.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say why a job does not run: queue, quota, capacity, hosts, claims, pods. Only reads, with kubectl.
+
+    Exit code 1: a job waits for a person, or has failed, or the configuration has errors. 2: wrong usage, no such job,
+    or the cluster is out of reach. 0: it runs, has ended, or waits for what comes by itself.
+    """
+    from rich.console import Console
+
+    from tools.why import text
+    from tools.why.answer import answer
+    from tools.why.cluster import Cluster, ClusterError
+    from tools.why.job import JobError, job_named, unfinished
+
+    platform = platform_of(stack_file(stack, file), as_json)
+    cluster = Cluster(context)
+    try:
+        jobs = [job_named(cluster, job, namespace)] if job else list(unfinished(cluster, namespace))
+    except (ClusterError, JobError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(USAGE_ERROR) from None
+    answers = [answer(platform, each) for each in jobs]
+    if as_json:
+        typer.echo(text.as_json(answers, cluster.unread))
+    elif job:
+        typer.echo(f"{text.headline(answers[0])}\n")
+        Console().print(text.as_table(answers[0]))
+        if answers[0].todo:
+            typer.echo(f"\ndo: {answers[0].todo}")
+    elif answers:
+        Console().print(text.as_list(answers))
+    else:
+        typer.echo("No job waits or runs.")
+    for line in cluster.unread if not as_json else ():
+        typer.echo(f"not seen: {line}", err=True)
+    if any(each.state == "person" for each in answers):
+        raise typer.Exit(CONFIGURATION_ERROR)
+
+
 def _provider_settings(path: Path) -> dict[str, str]:
     """Settings of the stack's gcp provider."""
     from platform_config.stack_file import read

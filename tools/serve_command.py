@@ -24,7 +24,7 @@ from tools.workload_options import (
 class WithFlags(WithCommand):
     """The command `serve`: after two dashes it takes flags of vLLM."""
 
-    AFTER = "VLLM-FLAGS"
+    AFTER, WHAT = "VLLM-FLAGS", "flags of vLLM are"
 
 
 def serve(

@@ -5,10 +5,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from plan.workloads.job import KEEP_SECONDS, RESTARTS
 from tools import workload_manifests
 from tools.command_line import File, Stack, stack_file
 from tools.serve_command import WithFlags, serve
-from tools.workload_manifests import Request
+from tools.workload_manifests import Request, Running
 from tools.workload_options import (
     AFTER_DASHES,
     AsJson,
@@ -23,6 +24,7 @@ from tools.workload_options import (
     split,
 )
 
+INT32 = 2**31 - 1
 NEW_FORM = (
     "write `workload train SLICES [OPTIONS] -- COMMAND` for a job, `workload serve SLICES --model MODEL` for a server"
 )
@@ -56,14 +58,29 @@ def train(
     count: Annotated[int, typer.Option("--slices", min=1, help="How many slices the job spans.")] = 1,
     priority: Priority = None,
     image: Image = None,
+    arguments: Annotated[list[str] | None, typer.Option("--arg", help="Argument of the command; repeatable.")] = None,
+    variables: Annotated[
+        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Environment variable; repeatable.")
+    ] = None,
+    restarts: Annotated[
+        int, typer.Option("--restarts", min=0, max=INT32, help="Restarts after failures, as a whole.")
+    ] = RESTARTS,
+    ttl: Annotated[
+        int, typer.Option("--ttl", min=0, max=INT32, metavar="SECONDS", help="How long it is kept after its end.")
+    ] = KEEP_SECONDS,
     as_json: AsJson = False,
 ) -> None:
     """Print a job (JobSet) with one pod on each host of its slices. After --: the container's command.
 
+    Without a command an image of your own runs its own, and without --image the job checks that JAX shows every device
+    of its slices.
+
     Exit code 1: the job does not fit the platform, or the configuration has errors. 2: wrong usage.
     """
     request = Request(slices, count, queue, namespace, name, priority, image, context.meta[AFTER_DASHES])
-    print_manifests(stack_file(stack, file), as_json, lambda platform: workload_manifests.train(platform, request))
+    running = Running(arguments or (), variables or (), restarts, ttl)
+    path = stack_file(stack, file)
+    print_manifests(path, as_json, lambda platform: workload_manifests.train(platform, request, running))
 
 
 app.command(cls=WithFlags)(serve)

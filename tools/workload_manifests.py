@@ -1,8 +1,8 @@
 """Manifests of what `python -m tools workload` was asked for, as YAML or JSON for `kubectl apply -f -`."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import yaml
 
@@ -11,7 +11,7 @@ from plan.platform import Platform
 from plan.slices import SlicePlan
 from plan.workloads.autoscaling import autoscaling
 from plan.workloads.gateway import gateway, reach_of
-from plan.workloads.job import JAX_COMMAND, JAX_IMAGE, Job, Manifest, WorkloadError, namespace_of, plan_named
+from plan.workloads.job import JAX_IMAGE, Job, Manifest, WorkloadError, namespace_of, plan_named
 from plan.workloads.jobset import jobset
 from plan.workloads.server import HEALTH_PATH, VLLM_IMAGE, VLLM_PORT, Server, inference_server, service_name
 
@@ -44,10 +44,44 @@ class Serving:
     max_replicas: int | None
 
 
-def train(platform: Platform, request: Request) -> list[Manifest]:
+@dataclass(frozen=True)
+class Running:
+    """How a job was asked to run: arguments, variables as NAME=VALUE, restarts, and seconds that it is kept."""
+
+    arguments: Sequence[str]
+    variables: Sequence[str]
+    restarts: int
+    keep_seconds: int
+
+
+def train(platform: Platform, request: Request, running: Running) -> list[Manifest]:
     """A job's objects; raises WorkloadError where it does not fit the platform."""
     plan, job = _job(platform, request, JAX_IMAGE)
-    return [jobset(platform, plan, job)]
+    if running.arguments and not (request.command or request.image):
+        raise WorkloadError("--arg needs what takes it: a command after --, or --image with a command of its own")
+    asked = replace(
+        job,
+        # An image of a person's own runs its own command.
+        command=() if request.image and not request.command else job.command,
+        arguments=running.arguments,
+        environment=_variables(running.variables),
+        restarts=running.restarts,
+        keep_seconds=running.keep_seconds,
+    )
+    return [jobset(platform, plan, asked)]
+
+
+def _variables(written: Sequence[str]) -> Mapping[str, str]:
+    """NAME=VALUE as a mapping; raises WorkloadError with everything that is not of this form or written twice."""
+    names = [each.partition("=")[0] for each in written]
+
+    def problems() -> Iterator[str]:
+        yield from (f"--env {each} has no value: write NAME=VALUE" for each in written if "=" not in each)
+        yield from (f"--env {name} is written twice" for name in sorted(set(names)) if names.count(name) > 1)
+
+    if found := list(problems()):
+        raise WorkloadError("; ".join(found))
+    return dict(each.split("=", 1) for each in written)
 
 
 def serve(platform: Platform, request: Request, serving: Serving) -> list[Manifest]:
@@ -75,7 +109,7 @@ def _job(platform: Platform, request: Request, default_image: str) -> tuple[Slic
         priority=request.priority,
         # By way of the platform's mirror, where it has one: only images of Artifact Registry are streamed.
         image=request.image or images.mirror_of(platform, default_image),
-        command=request.command or JAX_COMMAND,
+        command=request.command or None,
     )
     return plan, job
 

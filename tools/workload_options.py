@@ -1,6 +1,6 @@
 """What the commands of `python -m tools workload` share: options, arguments after two dashes, and how they print."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,11 +26,15 @@ AsJson = Annotated[bool, typer.Option("--json", help="As a JSON list instead of 
 class WithCommand(TyperCommand):
     """A command whose arguments after two dashes belong to the container; they are in the context's `meta`."""
 
-    AFTER = "COMMAND"
+    AFTER, WHAT = "COMMAND", "a command is"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """What is before the two dashes."""
         given, ctx.meta[AFTER_DASHES] = split(args)
+        flags = {name for option in self.params if getattr(option, "is_flag", False) for name in option.opts}
+        if misplaced := _second_word(given, flags):
+            written = " ".join([*given[:misplaced], "--", *given[misplaced:], *ctx.meta[AFTER_DASHES]])
+            ctx.fail(f"{self.WHAT} written after two dashes: {ctx.command_path} {written}")
         return super().parse_args(ctx, given)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -44,6 +48,20 @@ def split(args: list[str]) -> tuple[list[str], tuple[str, ...]]:
         return args, ()
     at = args.index("--")
     return args[:at], tuple(args[at + 1 :])
+
+
+def _second_word(given: list[str], flags: Collection[str]) -> int:
+    """Where a second argument stands that is neither an option nor the value of one; 0 if there is none.
+
+    `flags`: options without a value.
+    """
+
+    def takes_next(each: str) -> bool:
+        return each.startswith("-") and "=" not in each and each not in flags
+
+    before = ["", *given]
+    words = [at for at, each in enumerate(given) if not each.startswith("-") and not takes_next(before[at])]
+    return words[1] if len(words) > 1 else 0
 
 
 def print_manifests(path: Path, as_json: bool, manifests: Callable[[Platform], list[Manifest]]) -> None:

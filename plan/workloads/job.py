@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from catalogue.labels import LABEL_VALUE_LIMIT, PRIORITY_LABEL, QUEUE_LABEL
@@ -20,7 +20,10 @@ JAX_IMAGE = (
     "us-docker.pkg.dev/cloud-tpu-images/jax-ai-image/tpu"
     "@sha256:d3dbf1a00bf1c5b61bbd1d7456cca3ec090fd3200536a4b61a8fbd3de8ef23f3"
 )
-JAX_COMMAND = ("python", "-c", "import jax; print(jax.device_count(), 'devices')")
+
+RESTARTS = 3
+KEEP_SECONDS = 3600
+"""How often a job restarts after failures, and how long it is kept after its end, unless a person says otherwise."""
 
 DNS_LABEL = "[a-z]([-a-z0-9]*[a-z0-9])?"
 
@@ -33,7 +36,14 @@ class WorkloadError(Exception):
 
 @dataclass(frozen=True)
 class Job:
-    """What a person asks for: a number of slices of a group, a queue, an image and a command."""
+    """What a person asks for: a number of slices of a group, a queue, an image and what it runs.
+
+    - `command`: None for the check that all devices are there (`device_check.py`); empty for the image's own
+    - `arguments`: the container's `args`
+    - `environment`: further variables of the container
+    - `restarts`: how often the job starts again after a failure; those after host maintenance do not count
+    - `keep_seconds`: how long the job is kept after its end
+    """
 
     name: str
     namespace: str
@@ -41,7 +51,11 @@ class Job:
     queue: str | None = None
     priority: str | None = None
     image: str = JAX_IMAGE
-    command: Sequence[str] = JAX_COMMAND
+    command: Sequence[str] | None = None
+    arguments: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    restarts: int = RESTARTS
+    keep_seconds: int = KEEP_SECONDS
 
 
 def plan_named(platform: Platform, name: str) -> SlicePlan:

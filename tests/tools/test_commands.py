@@ -21,6 +21,7 @@ OF_A_STACK: dict[str, list[str]] = {
     "preflight": [],
     "permissions": [],
     "kueue": [],
+    "why": [],
 }
 
 

@@ -83,12 +83,6 @@ def test_claims_take_all_chips_and_say_who_the_workers_are() -> None:
     assert hosts == ["run-slice-$(MEGASCALE_SLICE_ID)-0.run", "run-slice-$(MEGASCALE_SLICE_ID)-1.run"]
 
 
-def test_one_slice_has_no_peers_to_find() -> None:
-    (jobset,) = printed(RECIPE, "large", "--queue", "research")
-    names = {variable["name"] for variable in pod_spec(jobset)["containers"][0]["env"]}
-    assert names == {"TPU_WORKER_ID", "MEGASCALE_SLICE_ID", "TPU_WORKER_HOSTNAMES"}
-
-
 def test_device_plugin_pods_of_gke_leave_their_environment_to_gke() -> None:
     (jobset,) = printed(BLUEPRINT, "train", "--queue", "training", "--slices", "3")
     pod = pod_spec(jobset)
@@ -124,14 +118,8 @@ def test_without_gke_workers_are_told_who_they_are(without_gke: Path) -> None:
     assert by_name["TPU_WORKER_HOSTNAMES"]["value"] == (
         "run-slice-$(MEGASCALE_SLICE_ID)-0.run,run-slice-$(MEGASCALE_SLICE_ID)-1.run"
     )
-    assert {"MEGASCALE_NUM_SLICES", "MEGASCALE_COORDINATOR_ADDRESS"} <= set(by_name)
     exclusive = jobset["metadata"]["annotations"]["alpha.jobset.sigs.k8s.io/exclusive-topology"]
     assert exclusive == "cloud.google.com/gke-nodepool", "the node's group, which is one slice"
-
-
-def test_without_gke_a_single_host_is_told_by_the_device_plugin(without_gke: Path) -> None:
-    (jobset,) = printed(without_gke, "single")
-    assert "env" not in pod_spec(jobset)["containers"][0]
 
 
 def test_a_pod_asks_for_more_than_half_a_host() -> None:
