@@ -221,7 +221,8 @@ def _interruptions(
     """Of the platform's hosts, which are known by the names that their groups give."""
     own = (managers[name] for name in _own_groups(reader.platform, cluster) if name in managers)
     bases = tuple(re.sub(r"#+(\[\d+\])?", "", str(each.get("baseInstanceName", each["name"]))) for each in own)
-    kinds = " OR ".join(f'(operationType = "{kind}")' for kind in INTERRUPTIONS)
+    # The literal of `eq` is a regular expression (Compute Engine, filters of lists).
+    kinds = f'operationType eq "{"|".join(map(re.escape, INTERRUPTIONS))}"'
     for each in reader.cloud.pages("compute", "zoneOperations.list", "items", filter=kinds, **reader.zone):
         host, since = each.get("targetLink", "").rpartition("/")[2], moment(each["insertTime"])
         if each.get("operationType") in INTERRUPTIONS and host.startswith(bases) and at - since < REMEMBERED:
