@@ -28,3 +28,20 @@ def kubeconfig(context: str, cluster: Mapping[str, Any], user: Mapping[str, Any]
         "clusters": [{"name": context, "cluster": cluster}],
         "users": [{"name": context, "user": {"exec": user}}],
     }
+
+
+def secret_kubeconfig(server: str, ca: str, secret: str, context: str) -> dict[str, Any]:
+    """For a cluster without GKE: its short-lived credential is read from Secret Manager, under IAM, when it is used.
+
+    `ca`: its certificate authority in base64; `secret`: projects/P/secrets/S, whose newest version is an
+    ExecCredential.
+    """
+    _, project, _, name = secret.split("/")
+    gcloud = {
+        "apiVersion": f"{EXEC_API}/v1",
+        "command": "gcloud",
+        "args": ["secrets", "versions", "access", "latest", f"--secret={name}", f"--project={project}"],
+        "installHint": "the gcloud CLI, logged in as somebody who may read the secret",
+        "interactiveMode": "Never",
+    }
+    return kubeconfig(context, {"server": server, "certificate-authority-data": ca}, gcloud)

@@ -34,6 +34,7 @@ ENDPOINTS = {
     "storageCustomEndpoint": "storage/v1/",
     "artifactRegistryCustomEndpoint": "ar/v1/",
     "cloudBillingCustomEndpoint": "billing/v1/",
+    "monitoringCustomEndpoint": "monitoring/",
 }
 # Commands that read a stack's configuration and know --config-file, under all their names. `pulumi config` knows it
 # too, but is there to read and edit the committed file.

@@ -1,8 +1,9 @@
 """Small commands for people and CI: `python -m tools --help`. Each imports what it needs when it runs."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -145,6 +146,67 @@ def preflight(
         raise typer.Exit(USAGE_ERROR)
     if result.blocked:
         raise typer.Exit(CONFIGURATION_ERROR)
+
+
+@app.command()
+def status(
+    stack: Stack = None,
+    file: File = None,
+    as_json: AsJson = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Look again every few seconds, until Ctrl-C.")] = False,
+    every: Annotated[int, typer.Option(min=2, metavar="SECONDS", help="With --watch: how often.")] = 15,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Of the cluster, instead of the stack's own.")
+    ] = None,
+) -> None:
+    """Show a platform as it is now: slices, hosts, chips, queues, cost, and what needs a person. It only reads.
+
+    Exit code 1: something needs a person, or the configuration has errors. 2: the cluster cannot be read, so nobody
+    knows, or wrong usage.
+    """
+    from contextlib import suppress
+
+    from platform_config.reading import stack_name
+    from tools.status.report import as_json as to_json
+    from tools.status.run import watching
+    from tools.status.screen import as_text
+
+    if as_json and watch:
+        raise typer.BadParameter("choose one of --json and --watch")
+    path = stack_file(stack, file)
+    platform = platform_of(path, as_json)
+    with watching(platform, stack_name(path), _provider_settings(path), kubeconfig) as look:
+        if watch:
+            with suppress(KeyboardInterrupt):
+                _watch(look, every)
+            return
+        report = look()
+    if as_json:
+        typer.echo(to_json(report))
+    else:
+        from rich.console import Console
+
+        Console().print(as_text(report), highlight=False)
+    if report.needs_a_person:
+        raise typer.Exit(CONFIGURATION_ERROR)
+    if not report.known:
+        raise typer.Exit(USAGE_ERROR)
+
+
+def _watch(look: Callable[[], Any], every: int) -> None:
+    """Shows what `look` finds, again and again, in place of what was there."""
+    import time
+
+    from rich.console import Console
+    from rich.live import Live
+
+    from tools.status.screen import as_text
+
+    with Live(as_text(look()), console=Console(highlight=False), screen=True, auto_refresh=False) as live:
+        while True:
+            live.refresh()
+            time.sleep(every)
+            live.update(as_text(look()))
 
 
 @app.command()

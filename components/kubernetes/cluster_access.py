@@ -108,17 +108,5 @@ def gke_kubeconfig(endpoint: pulumi.Output[str], context: str) -> pulumi.Output[
 
 
 def secret_kubeconfig(endpoint: Endpoint, secret: str, context: str) -> str:
-    """Kubeconfig that reads its short-lived credential from Secret Manager, under IAM, when it is used.
-
-    `secret`: projects/P/secrets/S, whose newest version is an ExecCredential.
-    """
-    _, project, _, name = secret.split("/")
-    gcloud = {
-        "apiVersion": f"{kubeconfig.EXEC_API}/v1",
-        "command": "gcloud",
-        "args": ["secrets", "versions", "access", "latest", f"--secret={name}", f"--project={project}"],
-        "installHint": "the gcloud CLI, logged in as somebody who may read the secret",
-        "interactiveMode": "Never",
-    }
-    server = {"server": endpoint.server, "certificate-authority-data": endpoint.ca}
-    return json.dumps(kubeconfig.kubeconfig(context, server, gcloud))
+    """Kubeconfig that reads its short-lived credential from Secret Manager; `secret`: projects/P/secrets/S."""
+    return json.dumps(kubeconfig.secret_kubeconfig(endpoint.server, endpoint.ca, secret, context))

@@ -20,7 +20,18 @@ from sandbox.google.compute_types import (
 from sandbox.google.errors import GoogleError, exists, in_use, invalid, not_found
 from sandbox.google.machines import region_of, zones_of
 from sandbox.google.operations import Operation, now
-from sandbox.google.service import HANDLERS, Call, Handler, compute_scope, dig, filled, fingerprint, new_id
+from sandbox.google.service import (
+    HANDLERS,
+    Call,
+    Handler,
+    compute_scope,
+    dig,
+    filled,
+    fingerprint,
+    handles,
+    new_id,
+    render,
+)
 from sandbox.google.store import Change, Resource
 from sandbox.google.world import World
 
@@ -178,6 +189,16 @@ def list_all(call: Call, collection: Collection) -> Resource:
     }
 
 
+@handles("compute.zoneOperations.list")
+def list_operations(call: Call) -> Resource:
+    """A zone's operations, the newest first."""
+    place = (call.project, call.params["zone"])
+    found = [each for each in call.world.operations.all() if (each.project, each.location) == place]
+    shown_ones = [render(each) for each in found if each.api == "compute"]
+    wanted = _filter(call.query.get("filter", ""))
+    return {"kind": "compute#operationList", "items": [each for each in reversed(shown_ones) if wanted(each)]}
+
+
 def aggregated(call: Call, collection: Collection) -> Resource:
     items: dict[str, Resource] = {}
     for resource in members(call, collection, f"projects/{call.project}/"):
@@ -188,14 +209,18 @@ def aggregated(call: Call, collection: Collection) -> Resource:
 
 
 def _filter(expression: str) -> Callable[[Resource], bool]:
-    """One comparison ("name = x", "name eq x", "status != y"); anything longer is refused rather than ignored."""
+    """One comparison ("name = x", "status != y", "name eq x"); anything longer is refused rather than ignored.
+
+    `eq` and `ne` take a regular expression that matches the whole value.
+    """
     if not expression:
         return lambda resource: True
-    term = re.fullmatch(r"\(?([\w.]+)\s*(=|!=|eq|ne)\s*\"?([^\s\"()]+)\"?\)?", expression)
+    term = re.fullmatch(r"\(?([\w.]+)\s*(=|!=|eq|ne)\s*(\"[^\"]+\"|[^\s\"()]+)\)?", expression)
     if term is None:
         raise invalid(f"Invalid value for field 'filter': '{expression}'. Invalid list filter expression.")
-    equal, path = term[2] in ("=", "eq"), term[1].split(".")
-    return lambda resource: (str(dig(resource, *path)) == term[3]) == equal
+    equal, path, value = term[2] in ("=", "eq"), term[1].split("."), term[3].strip('"')
+    wanted = re.compile(value if term[2] in ("eq", "ne") else re.escape(value))
+    return lambda resource: bool(wanted.fullmatch(str(dig(resource, *path)))) == equal
 
 
 def check_token(sent: object, current: object) -> None:

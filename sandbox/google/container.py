@@ -842,6 +842,8 @@ def _instance_group(name: str, url: str, size: int) -> Resource:
         "instanceGroup": url.replace("/instanceGroupManagers/", "/instanceGroups/"),
         "baseInstanceName": short(name).removesuffix("-grp"),
         "targetSize": size,
+        "currentActions": {"none": size, "creating": 0},
+        "status": {"isStable": True},
     }
 
 

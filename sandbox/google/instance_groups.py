@@ -122,7 +122,12 @@ def gang_mode(size: int, hosts: int) -> GoogleError:
 
 
 def _shown_group(world: World, name: str, resource: Resource) -> Resource:
-    """Actions and status: a group is stable when it has all its instances and nothing is under way."""
+    """Actions and status: a group is stable when it has all its instances and nothing is under way.
+
+    A node pool's group says so itself: its instances are Nodes only.
+    """
+    if "status" in resource:
+        return resource
     present = len(members(world, name))
     stable = is_settled(world, name, resource)
     idle = ("abandoning", "deleting", "recreating", "refreshing", "restarting", "verifying", "creatingWithoutRetries")

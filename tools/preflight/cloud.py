@@ -65,6 +65,7 @@ class Api:
 APIS = {
     "compute": Api("compute", "v1", "computeCustomEndpoint"),
     "container": Api("container", "v1", "containerCustomEndpoint"),
+    "monitoring": Api("monitoring", "v3", "monitoringCustomEndpoint"),
     "projects": Api("cloudresourcemanager", "v3", "resourceManagerV3CustomEndpoint"),
     "secrets": Api("secretmanager", "v1", "secretManagerCustomEndpoint"),
     "storage": Api("storage", "v1", "storageCustomEndpoint"),

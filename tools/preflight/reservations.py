@@ -38,7 +38,7 @@ def reservations(scene: Scene) -> Iterator[Finding]:
             continue
         for affinity, needed in scene.missing(plan):
             for value in affinity.values:
-                place = _place(value, scene.platform.project)
+                place = place_of(value, scene.platform.project)
                 whole = Place(place.project, place.name)
                 if plan not in plans[whole]:
                     plans[whole].append(plan)
@@ -48,7 +48,8 @@ def reservations(scene: Scene) -> Iterator[Finding]:
         yield from _reservation(scene, whole, plans[whole], hosts)
 
 
-def _place(value: str, own_project: str) -> Place:
+def place_of(value: str, own_project: str) -> Place:
+    """The reservation, or the part of one, that a host's affinity names."""
     match = VALUE.fullmatch(value)
     assert match, value  # the plan writes no other form
     project, name, block, sub_block = match.groups()
