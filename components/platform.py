@@ -24,7 +24,7 @@ from components.kubernetes.queues import Queues
 from components.kubernetes.tpu_provisioner import TpuProvisioner
 from components.kubernetes.webhook_retry import webhook_gate
 from components.protection import Protection, protected, registered_resources
-from plan import created_pools, multikueue, pod_security, queues, unqueued_tpus
+from plan import created_pools, monitoring, multikueue, pod_security, queues, unqueued_tpus
 from plan.charts import DRA_DRIVER, JOBSET, KUEUE, LWS
 from plan.platform import Platform
 
@@ -65,6 +65,10 @@ def build(platform: Platform) -> dict[str, Any]:
         from components.teams import install_teams
 
         exported |= install_teams(platform, services, built, namespaces)
+    if monitoring.watched(platform):
+        from components.gcp.monitoring import Monitoring
+
+        Monitoring("monitoring", platform=platform, after=services.enabled)
     if platform.is_worker:
         worker = MultiKueueWorker("multikueue", platform=platform, access=access, namespaces=namespaces, after=kueue)
         exported[multikueue.STACK_OUTPUT] = worker.kubeconfig

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from platform_config.cluster import GkeCluster
 from platform_config.fields import INT32, Amount, Day, Flag, Labels, Model, Name, Zone
 from platform_config.images import ImageRepository
+from platform_config.monitoring import Monitoring
 from platform_config.multikueue import MultiKueue
 from platform_config.network import CreatedNetwork, Network
 from platform_config.queues import Cohort, Queue
@@ -81,6 +82,8 @@ class PlatformConfig(Model):
     """Priority classes of workloads, by name; higher numbers go first."""
     multikueue: MultiKueue | None = None
     """Role of this cluster in queues across several clusters."""
+    monitoring: Monitoring = Monitoring()
+    """Dashboard, alerts and metrics."""
     software: Software = Software()
     """Versions and settings of the controllers."""
     prices: dict[str, Rate] = {}

@@ -33,6 +33,8 @@ ENDPOINTS = {
     "kmsCustomEndpoint": "kms/v1/",
     "storageCustomEndpoint": "storage/v1/",
     "artifactRegistryCustomEndpoint": "ar/v1/",
+    "loggingCustomEndpoint": "logging/v2/",
+    "monitoringCustomEndpoint": "monitoring/",
     "cloudBillingCustomEndpoint": "billing/v1/",
     "monitoringCustomEndpoint": "monitoring/",
 }

@@ -27,7 +27,12 @@ LATE = {
     # The provider SDKs take a second to import: a bad stack file is refused before they are loaded.
     "__main__": {"components.platform"},
     # Each back end loads large parts of the provider SDK that the other never needs.
-    "components.platform": {"components.gke.back_end", "components.compute.back_end", "components.teams"},
+    "components.platform": {
+        "components.gke.back_end",
+        "components.compute.back_end",
+        "components.gcp.monitoring",
+        "components.teams",
+    },
     # Each command loads what it needs, and nothing else.
     "tools.__main__": None,
     # Only the commands of a stack read a stack file.

@@ -79,6 +79,11 @@ GUARDED = (
         ),
         "its content",
     ),
+    Guarded(
+        "alert",
+        ("gcp:monitoring/alertPolicy:AlertPolicy", "gcp:monitoring/notificationChannel:NotificationChannel"),
+        "the word to somebody that something is wrong",
+    ),
     Guarded("key", ("gcp:kms/keyRing:KeyRing", "gcp:kms/cryptoKey:CryptoKey"), "what is encrypted with it"),
     Guarded(
         "network",

@@ -111,6 +111,12 @@ GOOGLE: dict[str, Row] = {
     # Images
     "gcp:artifactregistry/repository:Repository": _row("artifactregistry.repositories"),
     "gcp:artifactregistry/repositoryIamMember:RepositoryIamMember": _member("artifactregistry.repositories"),
+    # Monitoring
+    "gcp:monitoring/dashboard:Dashboard": _row("monitoring.dashboards"),
+    "gcp:monitoring/alertPolicy:AlertPolicy": _row("monitoring.alertPolicies"),
+    "gcp:monitoring/notificationChannel:NotificationChannel": _row("monitoring.notificationChannels"),
+    "gcp:logging/metric:Metric": _row("logging.logMetrics"),
+    "gcp:logging/projectExclusion:ProjectExclusion": _row("logging.exclusions"),
     # Network
     "gcp:compute/network:Network": _row("compute.networks", waits=_GLOBAL),
     "gcp:compute/subnetwork:Subnetwork": _row(

@@ -26,6 +26,7 @@ from sandbox.google.errors import GoogleError, invalid
 from sandbox.google.faults import Fault
 from sandbox.google.group_members import unsettled
 from sandbox.google.inventory import inventory
+from sandbox.google.monitoring import CHANNELS
 from sandbox.google.operations import now
 from sandbox.google.permissions import grant
 from sandbox.google.service import Media, new_id
@@ -131,6 +132,14 @@ class ReservationSeed(_Input):
     count: int = Field(ge=1)
     share_with: list[str] = []
     maintenance_interval: str = ""
+
+
+class ChannelSeed(_Input):
+    """A notification channel that others made, by the number that a program knows it by."""
+
+    project: str
+    number: str
+    address: str
 
 
 class ZoneSeed(_Input):
@@ -250,6 +259,14 @@ def _reservations(world: World, request: Request, body: bytes) -> Any:
     return reservation
 
 
+def _channels(world: World, request: Request, body: bytes) -> Any:
+    seed = ChannelSeed.model_validate_json(body)
+    name = f"projects/{seed.project}/notificationChannels/{seed.number}"
+    channel = {"name": name, "type": "email", "labels": {"email_address": seed.address}, "enabled": True}
+    world.store.apply([Change(CHANNELS, name, channel), Change(SEEDED, name, {})])
+    return channel
+
+
 def _zones(world: World, request: Request, body: bytes) -> None:
     seed = ZoneSeed.model_validate_json(body)
     unknown = sorted(set(seed.generations) - set(machines.GENERATIONS))
@@ -292,6 +309,7 @@ def build_app(world: World) -> Starlette:
             Path("/sandbox/faults", _control(_faults), methods=["GET", "POST", "DELETE"]),
             Path("/sandbox/quotas", _control(_quotas), methods=["POST"]),
             Path("/sandbox/reservations", _control(_reservations), methods=["POST"]),
+            Path("/sandbox/channels", _control(_channels), methods=["POST"]),
             Path("/sandbox/zones", _control(_zones), methods=["POST"]),
             Path("/sandbox/stock", _control(_stock), methods=["POST"]),
             Path("/sandbox/unpublished", _control(_unpublished), methods=["POST"]),

@@ -52,6 +52,9 @@ MOUNTS = (
     Mount("/kms/v1/", "cloudkms.v1", "/kms/"),
     Mount("/billing/v1/", "cloudbilling.v1", "/billing/"),
     Mount("/ar/v1/", "artifactregistry.v1", "/ar/"),
+    Mount("/monitoring/v1/", "monitoring.v1", "/monitoring/"),
+    Mount("/monitoring/v3/", "monitoring.v3", "/monitoring/"),
+    Mount("/logging/v2/", "logging.v2", "/logging/"),
     Mount("/sts/v1/", "sts.v1", "/sts/"),
     Mount("/storage/v1/", "storage.v1", "/storage/v1/"),
     # gcloud's endpoint override for Kubernetes Engine takes a bare host

@@ -45,6 +45,11 @@ KINDS: dict[str, Callable[[World, str, Resource], bool]] = {
     "storage.buckets": _unless_seeded,
     "storage.objects": _of_own_bucket,
     "artifactregistry.repositories": _always,
+    "monitoring.dashboards": _always,
+    "monitoring.alertPolicies": _always,
+    "monitoring.notificationChannels": _unless_seeded,
+    "logging.metrics": _always,
+    "logging.exclusions": _always,
     "iam.workloadIdentityPools": lambda world, name, value: value["state"] == "ACTIVE",
     "iam.workloadIdentityPoolProviders": lambda world, name, value: value["state"] == "ACTIVE",
 }

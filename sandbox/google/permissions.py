@@ -64,6 +64,10 @@ SPECIAL = {
     "iam.projects.locations.workloadIdentityPools.providers.operations.get": "",
     "sts.token": "",
     **{
+        f"logging.projects.metrics.{verb}": f"logging.logMetrics.{verb}"
+        for verb in ("create", "delete", "get", "list", "update")
+    },
+    **{
         f"iam.projects.locations.workloadIdentityPools.providers.{verb}": f"iam.workloadIdentityPoolProviders.{named}"
         for verb, named in (
             *((verb, verb) for verb in ("create", "delete", "get", "list", "undelete")),

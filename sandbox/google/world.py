@@ -30,6 +30,8 @@ SERVED_SERVICES = (
     "compute",
     "container",
     "iam",
+    "logging",
+    "monitoring",
     "secretmanager",
     "storage",
     "sts",

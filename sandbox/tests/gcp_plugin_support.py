@@ -37,6 +37,8 @@ CONFIG: Json = {
     "kmsCustomEndpoint": f"{HOST}/kms/v1/",
     "storageCustomEndpoint": f"{HOST}/storage/v1/",
     "artifactRegistryCustomEndpoint": f"{HOST}/ar/v1/",
+    "loggingCustomEndpoint": f"{HOST}/logging/v2/",
+    "monitoringCustomEndpoint": f"{HOST}/monitoring/",
     "cloudBillingCustomEndpoint": f"{HOST}/billing/v1/",
 }
 
@@ -143,6 +145,9 @@ class FakeGoogle(httpx.MockTransport):
             ("POST", r"/iam/v1/projects/(\w+)/serviceAccounts", self._create_account),
             ("POST", r"/iam/v1/projects/(\w+)/roles", self._create_role),
             ("POST", r"(/sm/v1/projects/\w+/secrets)", self._create_secret),
+            ("POST", r"(/logging/v2/projects/\w+/\w+)", self._create_named),
+            ("POST", r"/monitoring/(v[13])/projects/(\w+)/(\w+)", self._create_monitored),
+            ("PUT", r"(/logging/.+)", self._patch),
             ("POST", r"(/container/.+/clusters)", self._create_cluster),
             ("POST", r"(/container/.+/clusters/[^/]+/nodePools)", self._create_pool),
             ("DELETE", r"/container/.+/nodePools/default-pool", lambda **_: _ok(_DONE)),
@@ -185,6 +190,13 @@ class FakeGoogle(httpx.MockTransport):
     def _create_secret(self, path: str, body: Json, url: httpx.URL, **_: Any) -> httpx.Response:
         name = url.params["secretId"]
         return self._store(f"{path}/{name}", {**body, "name": f"projects/123/secrets/{name}"})
+
+    def _create_named(self, path: str, body: Json, **_: Any) -> httpx.Response:
+        return self._store(f"{path}/{body['name']}", dict(body))
+
+    def _create_monitored(self, version: str, project: str, kind: str, body: Json, **_: Any) -> httpx.Response:
+        name = f"projects/{project}/{kind}/{next(self._numbers)}"
+        return self._store(f"/monitoring/{version}/{name}", {**body, "name": name, "etag": "1"})
 
     def _create_cluster(self, path: str, body: Json, **_: Any) -> httpx.Response:
         cluster = body["cluster"]

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from tests.edits.arguments import put
 from tests.edits.plans import TYPES, Step, effect_of, strays
-from tests.edits.table import Effect, Json, Row
+from tests.edits.table import CHANNEL, Effect, Json, Row
 from tests.graph.emulated import PROJECT, EmulatedCloud, lay_foreign
 from tests.platforms import errors
 from tools.gate_preview import EFFECTS, Preview
@@ -52,6 +52,7 @@ def prepare(stack: Stack, url: str, zone: str) -> None:
         seed = {"zone": zone, "name": name, "machine_type": machine, "count": 400}
         stack.call("POST", "reservations", {**seed, "project": PROJECT})
         stack.call("POST", "reservations", {**seed, "project": OWNER, "share_with": [PROJECT]})
+    stack.call("POST", "channels", {"project": PROJECT, "number": CHANNEL, "address": "pager@example.com"})
     with closing(EmulatedCloud(url)) as others:
         lay_foreign(others, zone.rpartition("-")[0])
 

@@ -45,6 +45,7 @@ ACCOUNT = f"b@{PROJECT}.iam.gserviceaccount.com"
 RESERVED = {"model": "reservation", "name": "first"}
 OFFICE = {"cidr": "192.0.2.0/24", "name": "office"}
 HEAD = {"machine_type": "n2-standard-8", "min": 1}
+CHANNEL = "123"
 TAINT = {"key": "k", "value": "v", "effect": "NoExecute"}
 EXCLUSION = {"name": "a", "start": "2026-01-01T00:00:00Z"}
 NETWORK = {"kind": "existing", "network": "n", "subnetwork": "s", "pods_range": "p", "services_range": "q"}
@@ -243,6 +244,26 @@ def _teams() -> Iterator[Row]:
     yield both({"images.ml.teams": []}, IN_PLACE, {f"{team}.members": people} | ml, "`images.*.teams`: who may push")
 
 
+def _monitoring() -> Iterator[Row]:
+    """What is shown and told about the platform."""
+    told = {"monitoring.notify": ["ops@example.com"]}
+    queues = {"monitoring.queue_metrics": "own"}
+    yield both({"monitoring.dashboard": False}, ADDED)
+    yield both({"monitoring.count_errors": False}, ADDED)
+    yield gke({"monitoring.drop_sidecar_logs": False}, ADDED, {"slices.serve.devices": "dra"})
+    yield both(told, ADDED)
+    yield both({"monitoring.channels": [f"projects/{PROJECT}/notificationChannels/{CHANNEL}"]}, ADDED)
+    yield both(queues, IN_PLACE)
+    yield gke({"monitoring.silent": ["not-ready"]}, ADDED, told)
+    yield without({"monitoring.silent": ["hosts-missing"]}, ADDED, told)
+    of_queues = {"idle_usd_an_hour": 20.0, "idle_for": "3h", "free_but_waiting_for": "1h", "stuck_for": "3h"}
+    for key, value in {"slice_down_for": "30m", "reservation_share": 0.8, **of_queues}.items():
+        yield both({f"monitoring.thresholds.{key}": value}, IN_PLACE, told | queues)
+    on_gke = {"node_down_for": "30m", "interruptions": 5, "autoscaler_fails_for": "1h", "idle_chips": 8, "restarts": 5}
+    for key, number in on_gke.items():
+        yield Row({f"monitoring.thresholds.{key}": number}, IN_PLACE, NOTHING, told)
+
+
 def _platform() -> Iterator[Row]:
     yield Row({"protect": True}, IN_PLACE, IN_PLACE, unsafe_to_keep=True)
     yield Row({"labels": {"env": "prod"}}, IN_PLACE, REPLACED)
@@ -396,4 +417,4 @@ def _inside() -> Iterator[Row]:
     yield both({"multikueue.slices.train.count": 2}, NOTHING, front, "`multikueue.slices`")
 
 
-ROWS: tuple[Row, ...] = (*_inside(), *_teams(), *_platform(), *_cluster(), *_slices())
+ROWS: tuple[Row, ...] = (*_inside(), *_teams(), *_monitoring(), *_platform(), *_cluster(), *_slices())

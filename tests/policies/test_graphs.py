@@ -32,6 +32,7 @@ FURTHER: dict[str, dict[str, Any]] = {
         "queues": {},
     },
     "worker": {"multikueue": {"role": "worker"}},
+    "told": {"monitoring": {"notify": ["ops@example.com"], "queue_metrics": "own"}},
     "federated": {
         "cluster": {"kind": "self-managed"},
         "slices": {"serve": {"machine_type": "ct6e-standard-1t", "topology": "1x1"}},
@@ -259,6 +260,11 @@ BEYOND_RULES = {
     "gcp:compute/router:Router",
     "gcp:iam/workloadIdentityPool:WorkloadIdentityPool",
     "gcp:iam/workloadIdentityPoolProvider:WorkloadIdentityPoolProvider",
+    "gcp:logging/metric:Metric",
+    "gcp:logging/projectExclusion:ProjectExclusion",
+    "gcp:monitoring/alertPolicy:AlertPolicy",
+    "gcp:monitoring/dashboard:Dashboard",
+    "gcp:monitoring/notificationChannel:NotificationChannel",
     "gcp:projects/iAMCustomRole:IAMCustomRole",  # a rule looks at its permissions where it is granted
     "gcp:projects/service:Service",
     "gcp:serviceaccount/account:Account",

@@ -10,7 +10,14 @@ from platform_config.platform import below
 from rules.check import SCOPES, warnings
 from rules.registry import Finding, Rule
 from tests.platforms import errors, load, raw
-from tests.rules import cases_configuration, cases_provisioning, cases_serving, cases_teams, cases_without_gke
+from tests.rules import (
+    cases_configuration,
+    cases_monitoring,
+    cases_provisioning,
+    cases_serving,
+    cases_teams,
+    cases_without_gke,
+)
 from tests.rules.cases import V6E, Case, at
 
 SINGLE = {"machine_type": "ct6e-standard-8t", "topology": "2x4"}
@@ -750,6 +757,7 @@ ERRORS = [
         ({}, MANAGER),
     ),
     *cases_configuration.ERRORS,
+    *cases_monitoring.ERRORS,
     *cases_provisioning.ERRORS,
     *cases_serving.ERRORS,
     *cases_teams.ERRORS,
@@ -758,6 +766,7 @@ ERRORS = [
 
 WARNINGS = [
     *cases_configuration.WARNINGS,
+    *cases_monitoring.WARNINGS,
     *cases_provisioning.WARNINGS,
     *cases_teams.WARNINGS,
     *cases_without_gke.WARNINGS,

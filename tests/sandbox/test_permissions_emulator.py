@@ -51,6 +51,7 @@ FULL: Json = {
     },
     "slices": {"train": {"machine_type": "tpu7x-standard-4t", "topology": "2x2x2"}},
     "teams": {"research": {"storage": {"data": {}}}},
+    "monitoring": {"notify": ["ops@example.com"]},
 }
 
 # What the program may change of a resource that stands, by type; each edit is an update.
@@ -61,6 +62,11 @@ EDITS: dict[str, list[Json]] = {
     "gcp:iam/workloadIdentityPool:WorkloadIdentityPool": [{"displayName": "Another name"}],
     "gcp:iam/workloadIdentityPoolProvider:WorkloadIdentityPoolProvider": [{"displayName": "Another name"}],
     "gcp:artifactregistry/repository:Repository": [{"labels": {"team": "a"}}],
+    "gcp:monitoring/dashboard:Dashboard": [{"dashboardJson": '{"displayName":"Another","gridLayout":{}}'}],
+    "gcp:monitoring/alertPolicy:AlertPolicy": [{"severity": "WARNING"}],
+    "gcp:monitoring/notificationChannel:NotificationChannel": [{"displayName": "Another name"}],
+    "gcp:logging/metric:Metric": [{"description": "Another description"}],
+    "gcp:logging/projectExclusion:ProjectExclusion": [{"description": "Another description"}],
     "gcp:compute/network:Network": [{"mtu": 1460}],
     "gcp:compute/subnetwork:Subnetwork": [
         {"ipCidrRange": "10.0.0.0/19"},

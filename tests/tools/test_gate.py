@@ -42,6 +42,7 @@ EXAMPLES = {
     "network policy": "kubernetes:networking.k8s.io/v1:NetworkPolicy",
     "secret's source": "kubernetes:secret-sync.gke.io/v1:SecretSync",
     "secret": SECRET,
+    "alert": "gcp:monitoring/alertPolicy:AlertPolicy",
     "key": "gcp:kms/cryptoKey:CryptoKey",
     "network": "gcp:compute/subnetwork:Subnetwork",
     "daemon": "kubernetes:apps/v1:DaemonSet",
@@ -54,6 +55,9 @@ EXAMPLES = {
 # What the program registers and the gate lets go, and why.
 FREE = {
     "gcp:projects/service:Service": "stays enabled (disableOnDestroy: false)",
+    "gcp:logging/metric:Metric": "counts from its first entry on; the alert that asks for it is guarded",
+    "gcp:logging/projectExclusion:ProjectExclusion": "without it more is kept, not less",
+    "gcp:monitoring/dashboard:Dashboard": "made again from the catalogue of queries",
     "gcp:compute/instanceTemplate:InstanceTemplate": "holds nothing; its groups are guarded",
     "gcp:compute/instanceGroup:InstanceGroup": "goes with its machine, or with the front, which are guarded",
     "pulumi:index:Stash": "only remembers that something was awaited",

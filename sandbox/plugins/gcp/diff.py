@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sandbox.plugins.gcp import links
+from sandbox.plugins.gcp import dashboards, links
 from sandbox.plugins.gcp.check import DEFAULTS
 from sandbox.plugins.gcp.schema import Property, Schema
 from sandbox.plugins.provider import Change, Difference
@@ -26,6 +26,8 @@ EXACT = frozenset({"values"})
 RANGE = "ip_cidr_range"
 # Buckets keep their place in capitals, whatever the program writes (provider: StateFunc); no two places differ by that.
 LOCATION = "location"
+# A whole dashboard, as JSON text.
+DASHBOARD = "dashboard_json"
 # Decides from (old, new) whether a change that the table calls an update takes a replacement.
 Rule = Callable[[Value, Value], bool]
 
@@ -134,6 +136,8 @@ def _same_scalar(each: Property, new: Value, old: Value) -> bool:
         return str(old).endswith(new)
     if each.terraform == LOCATION:
         return str(new).upper() == str(old).upper()
+    if each.terraform == DASHBOARD:
+        return dashboards.same(new, str(old))
     if isinstance(new, str) and isinstance(old, str) and each.terraform not in EXACT:
         return links.same(new, old)
     if each.scalar_kind in ("Int", "Float", "Bool") and isinstance(old, str):

@@ -25,6 +25,8 @@ ENDPOINTS = {
     "container": "containerCustomEndpoint",
     "iam": "iamBetaCustomEndpoint",
     "kms": "kmsCustomEndpoint",
+    "logging": "loggingCustomEndpoint",
+    "monitoring": "monitoringCustomEndpoint",
     "resource_manager": "resourceManagerCustomEndpoint",
     "resource_manager_v3": "resourceManagerV3CustomEndpoint",
     "secret_manager": "secretManagerCustomEndpoint",

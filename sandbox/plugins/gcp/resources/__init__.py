@@ -12,9 +12,10 @@ from sandbox.plugins.gcp.resources import (
     federation,
     instances,
     load_balancing,
+    monitoring,
     storage,
 )
 from sandbox.plugins.gcp.resources.rest import Rest
 
-MODULES = (access, artifacts, compute, container, federation, instances, load_balancing, storage)
+MODULES = (access, artifacts, compute, container, federation, instances, load_balancing, monitoring, storage)
 ROWS: Mapping[str, Rest] = {row.type: row for module in MODULES for row in module.ROWS}

@@ -1,0 +1,513 @@
+"""Everything that is watched: the charts of the dashboard and the alerts, each with its query.
+
+Dashboard, alert policies and docs/monitoring.md are made of these two tables. Queries are PromQL, in the spelling of
+Cloud Monitoring, with words that a platform fills in (`$cluster`, `$zone`, a threshold by its key, `$parts`).
+
+Sources. Series of GKE: Cloud Monitoring, "Kubernetes metrics". Series of Kueue: kubernetes-sigs/kueue v0.19.2,
+pkg/metrics/metrics.go. JobSet: GKE, "JobSet metrics". Reservations, instance groups, logs: Cloud Monitoring, "Google
+Cloud metrics". What shapes the queries:
+
+- Both replicas of Kueue export its gauges, so `max by` comes before any sum.
+- Absent is not zero: interruptions, idle containers and log entries have no series while there are none.
+- `rate` is refused for gauges, so interruptions are summed over time.
+- The values of `status` are written in capitals on some pages and not on others, so they match in either form.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Source = Literal[
+    "always",
+    "gke",
+    "multi-host",
+    "device-plugin",
+    "groups",
+    "reservations",
+    "stockouts",
+    "autoscaler",
+    "queues",
+    "prices",
+]
+"""What a platform must have for a series to exist. The words are explained in SOURCES."""
+
+SOURCES: dict[Source, str] = {
+    "always": "any platform",
+    "gke": "GKE",
+    "multi-host": "GKE, slices of several hosts",
+    "device-plugin": "GKE, slices with `devices: device-plugin`",
+    "groups": "hosts in managed instance groups, so without GKE",
+    "reservations": "slices with capacity from a reservation",
+    "stockouts": "`monitoring.count_errors`",
+    "autoscaler": "GKE, `monitoring.count_errors`",
+    "queues": "queues, and `monitoring.queue_metrics` other than `none`",
+    "prices": "as above, and slices that stand all the time and whose price is known",
+}
+
+Section = Literal["Queues", "Slices", "Chips", "Platform"]
+Plot = Literal["LINE", "STACKED_AREA", "STACKED_BAR"]
+Severity = Literal["CRITICAL", "ERROR", "WARNING"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """A chart.
+
+    - `name`: short, and the same for ever; `unit`: of the vertical axis; `says`: what a person reads from it
+    - `query`: PromQL. `$parts` stands for one `part` for each price or group of slices, put together by `joined`
+    """
+
+    name: str
+    section: Section
+    source: Source
+    title: str
+    unit: str
+    plot: Plot
+    says: str
+    query: str
+    part: str = ""
+    joined: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alert:
+    """An alert.
+
+    - `query`: PromQL, which has a series for each thing that is wrong; `part` and `joined` as of a chart
+    - `hold`: key of the threshold that says for how long; or a fixed duration, such as `300s`
+    - `says`: when it fires; `do`: what to do then
+    """
+
+    name: str
+    source: Source
+    title: str
+    severity: Severity
+    query: str
+    hold: str
+    says: str
+    do: str
+    part: str = ""
+    joined: str = ""
+
+
+_TPU = 'cluster="$cluster",resource=~"google.com/tpu.*"'
+_USED = f"max by (cluster_queue, flavor) (kueue_cluster_queue_resource_usage{{{_TPU}}})"
+_OWNED = f"max by (cluster_queue, flavor) (kueue_cluster_queue_nominal_quota{{{_TPU}}})"
+_WAITING = f"sum by (cluster_queue) (max by (cluster_queue, resource) (kueue_cluster_queue_resource_pending{{{_TPU}}}))"
+_USED_BY_QUEUE = f"sum by (cluster_queue) ({_USED})"
+_OWNED_BY_QUEUE = f"sum by (cluster_queue) ({_OWNED})"
+_PENDING = 'sum by (cluster_queue) (max by (cluster_queue, status) (kueue_pending_workloads{cluster="$cluster"}))'
+_ADMITTED = 'sum by (cluster_queue) (increase(kueue_admitted_workloads_total{cluster="$cluster"}[$stuck_for]))'
+_USED_OF_FLAVORS = (
+    'sum(max by (cluster_queue, flavor) (kueue_cluster_queue_resource_usage{cluster="$cluster",flavor=~"$flavors"}))'
+)
+_IDLE_USD = f"$usd * ($chips - {_USED_OF_FLAVORS})"
+
+_NODE = 'monitored_resource="k8s_node",cluster_name="$cluster",location="$location"'
+_POOL = 'monitored_resource="k8s_node_pool",cluster_name="$cluster",location="$location"'
+_READY = f'max by (node_name) (kubernetes_io:node_status_condition{{{_NODE},condition="Ready",status=~"(?i)true"}})'
+_WHOLE = f"max by (node_pool_name) (kubernetes_io:node_pool_multi_host_available{{{_POOL}}})"
+_INTERRUPTED = f"sum_over_time(kubernetes_io:node_interruption_count{{{_NODE}}}[1h])"
+_DUTY = f"kubernetes_io:node_accelerator_duty_cycle{{{_NODE}}}"
+_MISSING = (
+    '($size - max by (instance_group_name) (compute_googleapis_com:instance_group_size{location="$zone",'
+    'instance_group_name=~"$groups"}))'
+)
+_RESERVATION = 'monitored_resource="compute.googleapis.com/Reservation",location="$zone"'
+_IN_USE = f"sum by (reservation_id) (compute_googleapis_com:reservation_used{{{_RESERVATION}}})"
+_RESERVED = f"sum by (reservation_id) (compute_googleapis_com:reservation_reserved{{{_RESERVATION}}})"
+_RESTARTS = 'kube_jobset_restarts{cluster="$cluster"}'
+
+CHARTS = (
+    Chart(
+        name="used",
+        section="Queues",
+        source="queues",
+        title="Chips in use, by queue",
+        unit="chips",
+        plot="STACKED_AREA",
+        says="Chips of admitted workloads. More than a queue owns is borrowed.",
+        query=_USED_BY_QUEUE,
+    ),
+    Chart(
+        name="owned",
+        section="Queues",
+        source="queues",
+        title="Chips owned, by queue",
+        unit="chips",
+        plot="STACKED_AREA",
+        says="The quotas. Their sum is at most what exists, unless `overcommit` is set.",
+        query=_OWNED_BY_QUEUE,
+    ),
+    Chart(
+        name="waiting",
+        section="Queues",
+        source="queues",
+        title="Chips waited for, by queue",
+        unit="chips",
+        plot="STACKED_AREA",
+        says="Chips that workloads ask for which are not admitted.",
+        query=_WAITING,
+    ),
+    Chart(
+        name="borrowed",
+        section="Queues",
+        source="queues",
+        title="Chips borrowed, by queue",
+        unit="chips",
+        plot="LINE",
+        says="Chips in use beyond the quota, which others of the cohort can take back.",
+        query=f"clamp_min({_USED_BY_QUEUE} - {_OWNED_BY_QUEUE}, 0)",
+    ),
+    Chart(
+        name="free",
+        section="Queues",
+        source="queues",
+        title="Chips that nobody uses, by flavor",
+        unit="chips",
+        plot="STACKED_AREA",
+        says="Quota that no workload has, of all queues together. A flavor is a shape with its capacity model.",
+        query=f"sum by (flavor) ({_OWNED}) - sum by (flavor) ({_USED})",
+    ),
+    Chart(
+        name="idle-cost",
+        section="Queues",
+        source="prices",
+        title="Cost of chips that nobody uses",
+        unit="USD an hour",
+        plot="STACKED_AREA",
+        says="Chips that stand and that no workload has, times the price in the plan. Workloads outside of queues count"
+        " as nobody.",
+        query="$parts",
+        part=_IDLE_USD,
+        joined=" + ",
+    ),
+    Chart(
+        name="workloads-waiting",
+        section="Queues",
+        source="queues",
+        title="Workloads waiting, by queue",
+        unit="workloads",
+        plot="LINE",
+        says="Workloads that are not admitted. Inadmissible ones do not fit into what their queue can have now.",
+        query='max by (cluster_queue, status) (kueue_pending_workloads{cluster="$cluster"})',
+    ),
+    Chart(
+        name="wait",
+        section="Queues",
+        source="queues",
+        title="Wait of nine workloads in ten, by queue",
+        unit="seconds",
+        plot="LINE",
+        says="Time from creation to admission, of workloads admitted in the last hour. Those that wait are left out.",
+        query="histogram_quantile(0.9, sum by (le, cluster_queue) "
+        '(rate(kueue_admission_wait_time_seconds_bucket{cluster="$cluster"}[1h])))',
+    ),
+    Chart(
+        name="evictions",
+        section="Queues",
+        source="queues",
+        title="Evictions in an hour, by reason",
+        unit="workloads",
+        plot="STACKED_BAR",
+        says="Admitted workloads that Kueue stopped: preempted, not ready in time, or their check failed.",
+        query='sum by (cluster_queue, reason) (increase(kueue_evicted_workloads_total{cluster="$cluster"}[1h]))',
+    ),
+    Chart(
+        name="not-whole",
+        section="Slices",
+        source="multi-host",
+        title="Slices that are not whole",
+        unit="1: not whole",
+        plot="STACKED_BAR",
+        says="Node pools of several hosts that GKE does not call available: no job can run there.",
+        query=f"1 - {_WHOLE}",
+    ),
+    Chart(
+        name="hosts-missing",
+        section="Slices",
+        source="groups",
+        title="Hosts missing, by group",
+        unit="hosts",
+        plot="STACKED_BAR",
+        says="Hosts in the plan without a machine.",
+        query="$parts",
+        part=_MISSING,
+        joined=" or ",
+    ),
+    Chart(
+        name="not-ready",
+        section="Slices",
+        source="gke",
+        title="Nodes that are not ready",
+        unit="nodes",
+        plot="STACKED_BAR",
+        says="Nodes of the cluster, those without TPUs included, whose kubelet is silent or says that it is not ready.",
+        query=f"count({_READY} == 0) or vector(0)",
+    ),
+    Chart(
+        name="interruptions",
+        section="Slices",
+        source="gke",
+        title="Interruptions in an hour, by reason",
+        unit="nodes",
+        plot="STACKED_BAR",
+        says="Hosts that Google took away: preemption, maintenance, failure.",
+        query=f"sum by (interruption_type, interruption_reason) ({_INTERRUPTED})",
+    ),
+    Chart(
+        name="stockouts",
+        section="Slices",
+        source="stockouts",
+        title="Stockouts in an hour",
+        unit="log entries",
+        plot="STACKED_BAR",
+        says="Google had no machines for a slice. An attempt can be several log entries.",
+        query="sum(increase(logging_googleapis_com:user_$stockouts[1h])) or vector(0)",
+    ),
+    Chart(
+        name="autoscaler-errors",
+        section="Slices",
+        source="autoscaler",
+        title="Errors of the autoscaler in an hour",
+        unit="log entries",
+        plot="STACKED_BAR",
+        says="The autoscaler could not add nodes: no machines, no quota, no addresses, or no pool that fits.",
+        query="sum(increase(logging_googleapis_com:user_$autoscaler_errors[1h])) or vector(0)",
+    ),
+    Chart(
+        name="reservations",
+        section="Slices",
+        source="reservations",
+        title="Use of reservations",
+        unit="share",
+        plot="LINE",
+        says="Machines in use of those reserved, for each reservation of the project in the zone; 30 minutes late.",
+        query=f"{_IN_USE} / ({_RESERVED} > 0)",
+    ),
+    Chart(
+        name="restarts",
+        section="Slices",
+        source="gke",
+        title="Restarts of JobSets in an hour",
+        unit="restarts",
+        plot="STACKED_BAR",
+        says="How often JobSets began again.",
+        query=f"sum by (namespace, jobset_name) (max_over_time({_RESTARTS}[1h]) - min_over_time({_RESTARTS}[1h]))",
+    ),
+    Chart(
+        name="idle-chips",
+        section="Chips",
+        source="device-plugin",
+        title="Chips on which nothing ran, by kind",
+        unit="chips",
+        plot="STACKED_AREA",
+        says="Chips of nodes whose duty cycle was 0 for ten minutes. Chips of hosts that do not exist are not in it.",
+        query=f"sum by (model) (max_over_time({_DUTY}[10m]) == bool 0)",
+    ),
+    Chart(
+        name="duty-cycle",
+        section="Chips",
+        source="device-plugin",
+        title="Duty cycle, by kind of chip",
+        unit="%",
+        plot="LINE",
+        says="Share of time in which a program ran. It says nothing about how well it runs.",
+        query=f"avg by (model) ({_DUTY})",
+    ),
+    Chart(
+        name="tensorcore",
+        section="Chips",
+        source="device-plugin",
+        title="Use of the TensorCores, by kind of chip",
+        unit="%",
+        plot="LINE",
+        says="Operations done, of those that the TensorCores could do.",
+        query=f"avg by (model) (kubernetes_io:node_accelerator_tensorcore_utilization{{{_NODE}}})",
+    ),
+    Chart(
+        name="memory",
+        section="Chips",
+        source="device-plugin",
+        title="Memory of the chips in use",
+        unit="%",
+        plot="LINE",
+        says="The fullest chip of each kind.",
+        query=f"max by (model) (100 * kubernetes_io:node_accelerator_memory_used{{{_NODE}}}"
+        f" / kubernetes_io:node_accelerator_memory_total{{{_NODE}}})",
+    ),
+    Chart(
+        name="controllers",
+        section="Platform",
+        source="gke",
+        title="Restarts of controllers in an hour",
+        unit="restarts",
+        plot="STACKED_BAR",
+        says="Containers of Kueue, JobSet and drivers that began again.",
+        query="sum by (namespace_name, container_name) (increase(kubernetes_io:container_restart_count"
+        '{monitored_resource="k8s_container",cluster_name="$cluster",location="$location",'
+        'namespace_name=~"$controllers"}[1h]))',
+    ),
+    Chart(
+        name="logs",
+        section="Platform",
+        source="always",
+        title="Logs that are paid for, of the whole project",
+        unit="bytes an hour",
+        plot="STACKED_AREA",
+        says="Bytes that Cloud Logging took in, by kind of source.",
+        query="sum by (resource_type) (increase(logging_googleapis_com:billing_bytes_ingested[1h]))",
+    ),
+)
+
+ALERTS = (
+    Alert(
+        name="not-whole",
+        source="multi-host",
+        title="Slice not whole",
+        severity="CRITICAL",
+        query=f"{_WHOLE} == 0",
+        hold="slice_down_for",
+        says="GKE does not call a node pool of several hosts available.",
+        do="No job can run on the slice. `gcloud container node-pools describe` says what the pool lacks; if its hosts"
+        " do not come back, docs/operations.md says how to make the slice again.",
+    ),
+    Alert(
+        name="pool-error",
+        source="multi-host",
+        title="Node pool in error",
+        severity="ERROR",
+        query=f'max by (node_pool_name) (kubernetes_io:node_pool_status{{{_POOL},status=~"(?i)error"}}) > 0',
+        hold="slice_down_for",
+        says="A node pool of several hosts is in the state ERROR.",
+        do="Usually Google had no machines: see the alert about stockouts, and the pool's status message.",
+    ),
+    Alert(
+        name="hosts-missing",
+        source="groups",
+        title="Hosts missing",
+        severity="CRITICAL",
+        query="$parts",
+        part=f"{_MISSING} > 0",
+        joined=" or ",
+        hold="slice_down_for",
+        says="A managed instance group has fewer machines than the plan.",
+        do="`gcloud compute instance-groups managed list-errors GROUP --zone ZONE` says why.",
+    ),
+    Alert(
+        name="not-ready",
+        source="gke",
+        title="Node not ready",
+        severity="ERROR",
+        query=f"{_READY} == 0",
+        hold="node_down_for",
+        says="A node's kubelet is silent or says that it is not ready.",
+        do="GKE repairs nodes by itself, which for a slice of several hosts means all of them. If it does not:"
+        " `kubectl describe node`.",
+    ),
+    Alert(
+        name="interruptions",
+        source="gke",
+        title="Many interruptions",
+        severity="WARNING",
+        query=f"sum by (interruption_type, interruption_reason) ({_INTERRUPTED}) >= $interruptions",
+        hold="60s",
+        says="Google took away that many hosts within an hour, for one reason.",
+        do="Preemption: spot capacity is short, so wait, or use other capacity (docs/capacity.md). Maintenance: jobs go"
+        " on from their checkpoints. Failures on the same host again: tell Google.",
+    ),
+    Alert(
+        name="stockouts",
+        source="stockouts",
+        title="Stockout",
+        severity="WARNING",
+        query="sum(increase(logging_googleapis_com:user_$stockouts[1h])) > 0",
+        hold="60s",
+        says="Google had no machines for a slice within the last hour.",
+        do="docs/capacity.md: wait, another zone, or another capacity model. A reservation says how much it has left.",
+    ),
+    Alert(
+        name="autoscaler-errors",
+        source="autoscaler",
+        title="Autoscaler cannot add nodes",
+        severity="WARNING",
+        query="sum(increase(logging_googleapis_com:user_$autoscaler_errors[1h])) > 0",
+        hold="autoscaler_fails_for",
+        says="The autoscaler went on failing to add nodes.",
+        do="The log `cluster-autoscaler-visibility` has the reason: quota, machines, addresses, or no pool that fits.",
+    ),
+    Alert(
+        name="reservation-unused",
+        source="reservations",
+        title="Reservation little used",
+        severity="WARNING",
+        query=f"{_IN_USE} / ({_RESERVED} > 0) < $reservation_share",
+        hold="idle_for",
+        says="Less than that share of a reservation's machines is in use.",
+        do="Reserved machines are paid for in any case. `python -m tools explain` says which slices take them.",
+    ),
+    Alert(
+        name="idle-chips",
+        source="device-plugin",
+        title="Chips on which nothing runs",
+        severity="WARNING",
+        query=f"sum by (model) (max_over_time({_DUTY}[10m]) == bool 0) >= $idle_chips",
+        hold="idle_for",
+        says="At least that many chips had a duty cycle of 0 all the time.",
+        do="`kubectl get pods -A -o wide` says who holds the hosts: a job that hangs, a server without requests, or"
+        " nobody.",
+    ),
+    Alert(
+        name="idle-cost",
+        source="prices",
+        title="Money for chips that nobody uses",
+        severity="WARNING",
+        query="($parts) >= $idle_usd_an_hour",
+        part=_IDLE_USD,
+        joined=" + ",
+        hold="idle_for",
+        says="Chips that stand and that no workload of a queue has cost at least that much an hour.",
+        do="Give the queues fewer slices, or let hosts come and go with work (docs/slices-on-demand.md).",
+    ),
+    Alert(
+        name="free-but-waiting",
+        source="queues",
+        title="Work waits while its queue has free chips",
+        severity="WARNING",
+        query=f"({_WAITING} > 0) and ({_USED_BY_QUEUE} < {_OWNED_BY_QUEUE})",
+        hold="free_but_waiting_for",
+        says="A queue uses less than it owns, and workloads wait in it.",
+        do="The workloads want more than is free, another flavor, or hosts that are not there: `kubectl describe"
+        " workload` says which.",
+    ),
+    Alert(
+        name="stuck",
+        source="queues",
+        title="Queue does not move",
+        severity="ERROR",
+        query=f"(min_over_time(({_PENDING})[$stuck_for:5m]) > 0) unless ({_ADMITTED} > 0)",
+        hold="300s",
+        says="Workloads waited all the time, and none was admitted.",
+        do="`python -m tools kueue` says what each queue has; `kubectl describe workload` what one waits for.",
+    ),
+    Alert(
+        name="restarts",
+        source="gke",
+        title="JobSet starts again and again",
+        severity="ERROR",
+        query=f"sum by (namespace, jobset_name) (max_over_time({_RESTARTS}[1h]) - min_over_time({_RESTARTS}[1h]))"
+        " >= $restarts",
+        hold="60s",
+        says="A JobSet began again that often within an hour.",
+        do="`kubectl logs` of its pods, with `--previous`; then the hosts it ran on.",
+    ),
+    Alert(
+        name="no-queue-metrics",
+        source="queues",
+        title="No metrics of Kueue",
+        severity="ERROR",
+        query='absent(kueue_cluster_queue_status{cluster="$cluster"})',
+        hold="900s",
+        says="Nothing collects the metrics of Kueue, or Kueue is down. All charts of queues are then empty.",
+        do="`kubectl -n kueue-system get pods`, then docs/monitoring.md, section Metrics of queues.",
+    ),
+)

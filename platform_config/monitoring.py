@@ -1,0 +1,95 @@
+"""Monitoring in the stack file: the dashboard, whom alerts tell, and from when on they do."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from catalogue.queries import ALERTS
+from platform_config.fields import PROJECT, Amount, Duration, Flag, Model, Positive, refusal, shown, text
+
+_ADDRESS_CHECK, _ADDRESS_SCHEMA = text(
+    r"[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@[A-Za-z0-9][A-Za-z0-9.-]{0,251}\.[A-Za-z]{2,24}",
+    "an e-mail address",
+    "for example tpu-ops@example.com",
+)
+Address = Annotated[str, _ADDRESS_CHECK, _ADDRESS_SCHEMA]
+
+_CHANNEL_CHECK, _CHANNEL_SCHEMA = text(
+    rf"projects/{PROJECT}/notificationChannels/[0-9]{{1,20}}",
+    "the full name of a notification channel",
+    "projects/PROJECT/notificationChannels/NUMBER; `gcloud beta monitoring channels list` has it",
+)
+ChannelName = Annotated[str, _CHANNEL_CHECK, _CHANNEL_SCHEMA]
+
+_ALERT_NAMES = tuple(alert.name for alert in ALERTS)
+
+
+def _known(name: str) -> str:
+    if name not in _ALERT_NAMES:
+        raise refusal(f"{shown(name)} is not an alert", f"one of {', '.join(_ALERT_NAMES)}")
+    return name
+
+
+AlertName = Annotated[str, AfterValidator(_known), Field(json_schema_extra={"enum": list(_ALERT_NAMES)})]
+
+_LONGEST_HOLD = 23 * 3600
+"""Seconds for which a condition may have to hold before Cloud Monitoring tells somebody."""
+
+
+def _at_most_a_day(value: str) -> str:
+    seconds = int(value.removesuffix("s"))
+    if not 60 <= seconds <= _LONGEST_HOLD:
+        raise refusal(f"{value} is not between a minute and 23 hours", "for example 30m or 6h")
+    return value
+
+
+Hold = Annotated[Duration, AfterValidator(_at_most_a_day)]
+"""For how long something must be wrong before an alert tells somebody."""
+
+
+class Thresholds(Model):
+    """From when on alerts tell somebody."""
+
+    slice_down_for: Hold = "600s"
+    """Time that a slice is not whole, or its node pool in error, or hosts of it are missing."""
+    node_down_for: Hold = "900s"
+    """Time that a node is not ready."""
+    interruptions: Positive = 3
+    """Hosts that Google takes away within an hour, for one reason."""
+    autoscaler_fails_for: Hold = "1800s"
+    """Time in which the autoscaler goes on failing."""
+    idle_for: Hold = "7200s"
+    """Time that chips are idle, or a reservation is little used."""
+    idle_chips: Positive = 1
+    """Idle chips of one kind, by their duty cycle."""
+    idle_usd_an_hour: Amount = 10.0
+    """Cost in an hour of chips that no workload of a queue has."""
+    reservation_share: Annotated[float, Field(strict=True, gt=0, le=1)] = 0.5
+    """Share of a reservation below which it is little used."""
+    free_but_waiting_for: Hold = "1800s"
+    """Time that workloads wait while their queue has free chips."""
+    stuck_for: Hold = "21600s"
+    """Time that workloads wait in a queue which admits none."""
+    restarts: Positive = 3
+    """Restarts of one JobSet within an hour."""
+
+
+class Monitoring(Model):
+    """What is shown and told about the platform in Cloud Monitoring."""
+
+    dashboard: Flag = True
+    """A dashboard of queues, slices, chips and logs."""
+    notify: tuple[Address, ...] = ()
+    """E-mail addresses that alerts go to. Without these and without channels there are no alerts."""
+    channels: tuple[ChannelName, ...] = ()
+    """Notification channels that exist, which alerts also go to: chat, pager, Pub/Sub."""
+    silent: tuple[AlertName, ...] = ()
+    """Alerts that you do not want."""
+    thresholds: Thresholds = Thresholds()
+    """From when on alerts tell somebody."""
+    count_errors: Flag = True
+    """Count stockouts and errors of the autoscaler in the logs, as metrics."""
+    drop_sidecar_logs: Flag = True
+    """Do not keep what the TPU DRA driver's log collector repeats: it is every line of libtpu, and is paid for."""
+    queue_metrics: Literal["none", "own"] = "none"
+    """Who collects the metrics of Kueue: nobody, or a collector of your own. Charts of queues need them."""

@@ -1,0 +1,45 @@
+"""Cases of rules about monitoring."""
+
+from tests.rules.cases import V6E, Case
+
+QUEUE = {"queues": {"q": {"namespaces": ["a"], "slices": {"s": 1}}}}
+TOLD = {"notify": ["ops@example.com"]}
+THRESHOLDS = {"thresholds": {"idle_for": "4h"}}
+
+ERRORS = [
+    Case(
+        "alerts-told",
+        (V6E, {"monitoring": {"silent": ["stuck"]}}),
+        "monitoring.silent",
+        "nobody is",
+        "add monitoring.notify",
+        (V6E, {"monitoring": {"silent": ["stuck"], **TOLD}}),
+    ),
+    Case(
+        "alerts-told",
+        (V6E, {"monitoring": THRESHOLDS}),
+        "monitoring.thresholds",
+        "nobody is",
+        "add monitoring.notify",
+        (V6E, {"monitoring": {**THRESHOLDS, "channels": ["projects/p/notificationChannels/1"]}}),
+    ),
+    Case(
+        "queue-metrics",
+        (V6E, {"monitoring": {"queue_metrics": "own"}}),
+        "monitoring.queue_metrics",
+        "there are no queues",
+        "leave it out",
+        (V6E, {"monitoring": {"queue_metrics": "own"}, **QUEUE}),
+    ),
+]
+
+WARNINGS = [
+    Case(
+        "no-device-metrics",
+        ({**V6E, "devices": "dra"}, {"monitoring": TOLD}),
+        "monitoring.notify",
+        "alerts do not see what chips of s do",
+        "with monitoring.queue_metrics also those about idle chips",
+        (V6E, {"monitoring": TOLD}),
+    ),
+]

@@ -1,0 +1,167 @@
+"""docs/monitoring.md: every chart and alert of the catalogue of queries, as a page."""
+
+from collections.abc import Iterator
+
+from catalogue.queries import ALERTS, CHARTS, SOURCES, Alert
+from platform_config.monitoring import Thresholds
+
+PAGE = """\
+# Monitoring
+
+<!-- Made by `python -m tools docs --write`; edit catalogue/queries.py or tools/monitoring_page.py instead. -->
+
+Each platform has a dashboard in Cloud Monitoring: queues in chips, slices, chips, money, logs. With an address it also
+has alerts. Queries, thresholds and prices come from the stack file and the plan.
+
+![The dashboard](pictures/dashboard.svg)
+
+```yaml
+monitoring:
+  notify: [tpu-ops@example.com]                 # alerts; without this and `channels` there are none
+  channels: [projects/my-project/notificationChannels/1234567890]   # exist already: chat, pager, Pub/Sub
+  queue_metrics: own                            # your collector scrapes Kueue: charts of queues, money, waits
+  thresholds: {{idle_for: 4h, idle_usd_an_hour: 50.0}}
+```
+
+```console
+$ pulumi up -s prod
+$ gcloud monitoring dashboards list --filter 'displayName:"TPU platform"' --format 'value(name)'
+projects/123456789012/dashboards/0f3a...
+```
+
+| key | default | what it does |
+|---|---|---|
+| `dashboard` | true | the dashboard; it is free |
+| `notify`, `channels` | none | whom alerts tell. Cloud Monitoring charges for alert policies, by condition and \
+series read |
+| `silent` | none | alerts that you do not want, by name |
+| `count_errors` | true | two counters of log entries, for stockouts and the autoscaler; each is one series |
+| `drop_sidecar_logs` | true | on GKE with the TPU DRA driver: its log collector writes every line of libtpu to Cloud \
+Logging. `kubectl logs` still shows them |
+| `queue_metrics` | none | who collects the metrics of Kueue; see below |
+| `thresholds` | | see Alerts |
+
+## What is not seen
+
+| where | what is missing | why | what remains |
+|---|---|---|---|
+| slices with `devices: dra` | duty cycle, TensorCores, memory | the device plugin reads these from the runtime's \
+port 8431, for containers that request `google.com/tpu`. The TPU DRA driver has no such reader | queues, hosts, \
+slices, reservations |
+| without GKE | everything with `kubernetes.io` in its name | GKE writes it | hosts missing, stockouts, reservations, \
+queues |
+| a chip on which nothing ran since boot | duty cycle | the series begins with the first program | queues: chips that \
+nobody uses |
+| reserved chips without a machine | everything about chips | no machine, no series | use of reservations |
+| JobSets and recovery times of GKE | up to an hour late | Google computes them afterwards | the charts do not use \
+them |
+
+## Metrics of queues
+
+Kueue serves its metrics on port 8443 to whoever has a token with the right to read them. The platform does not collect
+them (`queue_metrics: none`): the collector of Managed Service for Prometheus cannot use a token of its own, and one in
+a Secret that the platform makes would be in the stack's state. With `queue_metrics: own` a collector of yours does, and
+the charts, alerts and costs of queues appear. It needs:
+
+- a ServiceAccount bound to the ClusterRole `kueue-metrics-reader`, which Kueue's chart brings, and its token
+- the pods in `kueue-system` with `app.kubernetes.io/name=kueue`, their port `metrics`, scheme https; the certificate is
+  Kueue's own
+- the label `cluster` with the name of the platform on every series, as Managed Service for Prometheus sets it
+
+On GKE a PodMonitoring does it. The Secret below is made by hand, so its token is in no state:
+
+```yaml
+apiVersion: v1
+kind: Secret
+metadata: {{name: metrics-reader, namespace: kueue-system, annotations: {{kubernetes.io/service-account.name: \
+metrics-reader}}}}
+type: kubernetes.io/service-account-token
+---
+apiVersion: monitoring.googleapis.com/v1
+kind: PodMonitoring
+metadata: {{name: kueue, namespace: kueue-system}}
+spec:
+  selector: {{matchLabels: {{app.kubernetes.io/name: kueue}}}}
+  endpoints:
+    - port: metrics
+      scheme: https
+      interval: 60s
+      tls: {{insecureSkipVerify: true}}
+      authorization: {{credentials: {{secret: {{name: metrics-reader, key: token}}}}}}
+```
+
+It also needs the ServiceAccount, its binding, and a Role that lets `gmp-system:collector` read that Secret. Not tried
+on a cloud. Tried in the sandbox: every query about queues, by a real Prometheus on the metrics of a real Kueue.
+
+## Charts
+
+{charts}
+
+## Alerts
+
+Each alert is one policy with one query. It tells somebody when its query has had a series for that long. `for` is a key
+of `monitoring.thresholds`, or a fixed time.
+
+{alerts}
+
+| threshold | default | |
+|---|---|---|
+{thresholds}
+
+## What each needs
+
+| word | what a platform must have |
+|---|---|
+{sources}
+
+## Queries
+
+PromQL, as Cloud Monitoring takes it. `$cluster`, `$location` and `$zone` are the platform's; other words are \
+thresholds,
+or come from the plan.
+
+{queries}
+"""
+
+
+def monitoring_page() -> str:
+    """The page: keys, what is blind, charts, alerts, thresholds, queries."""
+    return PAGE.format(
+        charts="\n".join(_charts()),
+        alerts="\n".join(_alerts()),
+        thresholds="\n".join(_thresholds()),
+        sources="\n".join(f"| {source} | {words} |" for source, words in SOURCES.items()),
+        queries="\n\n".join(_queries()),
+    )
+
+
+def _charts() -> Iterator[str]:
+    yield "| section | chart | what it says | needs |"
+    yield "|---|---|---|---|"
+    for chart in CHARTS:
+        yield f"| {chart.section} | {chart.title} ({chart.unit}) | {chart.says} | {chart.source} |"
+
+
+def _alerts() -> Iterator[str]:
+    yield "| name | severity | for | when | what to do | needs |"
+    yield "|---|---|---|---|---|---|"
+    for alert in ALERTS:
+        yield f"| {' | '.join((f'`{alert.name}`', alert.severity, _hold(alert), alert.says, alert.do, alert.source))} |"
+
+
+def _hold(alert: Alert) -> str:
+    return alert.hold if alert.hold[0].isdigit() else f"`{alert.hold}`"
+
+
+def _thresholds() -> Iterator[str]:
+    for key, field in Thresholds.model_fields.items():
+        yield f"| `{key}` | {field.default} | {field.description} |"
+
+
+def _queries() -> Iterator[str]:
+    for watched in (*CHARTS, *ALERTS):
+        kind = "alert" if isinstance(watched, Alert) else "chart"
+        query = watched.query
+        if watched.part:
+            query += f"\n# $parts, put together by {watched.joined.strip()!r}: {watched.part}"
+        yield f"{watched.title} ({kind} `{watched.name}`)\n\n```promql\n{query}\n```"
