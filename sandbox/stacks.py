@@ -34,7 +34,6 @@ ENDPOINTS = {
     "storageCustomEndpoint": "storage/v1/",
     "artifactRegistryCustomEndpoint": "ar/v1/",
     "loggingCustomEndpoint": "logging/v2/",
-    "monitoringCustomEndpoint": "monitoring/",
     "cloudBillingCustomEndpoint": "billing/v1/",
     "monitoringCustomEndpoint": "monitoring/",
 }

@@ -51,7 +51,7 @@ def test_json(stack_file: Any) -> None:
         "warnings",
     ]
     assert document["cluster"] == {"kind": "gke", "backend": "gke", "location": "us-east5"}
-    assert document["inside"] == {"installed": ["jobset", "namespaces"], "provided": []}
+    assert document["inside"] == {"installed": ["jobset", "lws", "namespaces"], "provided": []}
     assert document["groups"] == []
     by_name = {entry["name"]: entry for entry in document["slices"]}
     assert by_name["train"] == {
@@ -152,7 +152,7 @@ def test_what_a_cluster_has_and_what_is_put_into_it(stack_file: Any) -> None:
     cluster = EXISTING | {"provides": ["jobset", "kueue"]}
     path = stack_file({"serve": SLICES["serve"]}, cluster=cluster, network=EXISTING_NETWORK)
     printed = explain("-f", path).output
-    assert "put into the cluster: device-plugin, namespaces" in printed
+    assert "put into the cluster: device-plugin, lws, namespaces" in printed
     # Without queues nothing uses Kueue, there or not.
     assert "in the cluster already: jobset\n" in printed
 
