@@ -304,6 +304,17 @@ def docs(write: Write = False, as_json: AsJson = False) -> None:
     _bring_up_to_date([Generated(f"docs/{name}", render) for name, render in PAGES.items()], write, as_json)
 
 
+@app.command()
+def examples(write: Write = False, as_json: AsJson = False) -> None:
+    """Make or check the manifests in examples/. Exit code 1: one is out of date. 2: wrong usage."""
+    from tools import examples as text
+
+    made = text.files()
+    for path in text.left_over(made) if write else ():
+        path.unlink()
+    _bring_up_to_date(made, write, as_json)
+
+
 def _bring_up_to_date(files: list[Generated], write: bool, as_json: bool) -> None:
     stale = [file.path for file in files if (file.write() if write else not file.is_fresh())]
     if as_json:
