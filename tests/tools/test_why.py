@@ -390,9 +390,12 @@ def test_a_job_that_cannot_be_found_is_wrong_usage(why: Any, written: str, messa
     world = World()
     for number, namespace in enumerate(("research", "other")):
         world.add("Job", "twice", namespace, metadata={"uid": f"uid-{number}"})
+    world.forbidden = {"LeaderWorkerSet"}
+    world.unserved.discard("LeaderWorkerSet")
     result = why(world, written)
     assert result.exit_code == 2
     assert message in result.stderr
+    assert ("not seen: Error from server (Forbidden)" in result.stderr) == (written != "daemon/run")
 
 
 def test_a_cluster_out_of_reach_is_said_in_kubectls_words(monkeypatch: pytest.MonkeyPatch) -> None:
