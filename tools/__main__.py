@@ -270,7 +270,7 @@ def why(
     try:
         jobs = [job_named(cluster, job, namespace)] if job else list(unfinished(cluster, namespace))
     except (ClusterError, JobError) as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo("\n".join([f"error: {error}", *(f"not seen: {line}" for line in cluster.unread)]), err=True)
         raise typer.Exit(USAGE_ERROR) from None
     answers = [answer(platform, each) for each in jobs]
     if as_json:
@@ -364,6 +364,17 @@ def docs(write: Write = False, as_json: AsJson = False) -> None:
     from tools.reference import PAGES
 
     _bring_up_to_date([Generated(f"docs/{name}", render) for name, render in PAGES.items()], write, as_json)
+
+
+@app.command()
+def examples(write: Write = False, as_json: AsJson = False) -> None:
+    """Make or check the manifests in examples/. Exit code 1: one is out of date. 2: wrong usage."""
+    from tools import examples as text
+
+    made = text.files()
+    for path in text.left_over(made) if write else ():
+        path.unlink()
+    _bring_up_to_date(made, write, as_json)
 
 
 def _bring_up_to_date(files: list[Generated], write: bool, as_json: bool) -> None:

@@ -115,8 +115,22 @@ def _job(platform: Platform, request: Request, default_image: str) -> tuple[Slic
 
 
 def as_yaml(manifests: Sequence[Manifest]) -> str:
-    """YAML documents."""
-    return yaml.safe_dump_all(manifests, sort_keys=False, explicit_start=True)
+    """YAML documents; texts of several lines are written as such."""
+    return yaml.dump_all(manifests, Dumper=_Dumper, sort_keys=False, explicit_start=True)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes programs as blocks, and nothing as a reference to what was written before."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def _block(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _block)
 
 
 def as_json(manifests: Sequence[Manifest]) -> str:

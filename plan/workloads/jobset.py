@@ -81,6 +81,24 @@ def _metadata(plan: SlicePlan, flavor: Flavor, job: Job) -> Manifest:
 
 
 def _job_spec(platform: Platform, plan: SlicePlan, flavor: Flavor, job: Job) -> Manifest:
+    return {
+        "parallelism": plan.hosts,
+        "completions": plan.hosts,
+        "completionMode": "Indexed",
+        # A slice fails with any of its hosts: the JobSet restarts as a whole, single pods are not retried.
+        "backoffLimit": 0,
+        "podFailurePolicy": {
+            "rules": [{"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+        },
+        "template": worker(platform, plan, flavor, job, has_peers=True),
+    }
+
+
+def worker(platform: Platform, plan: SlicePlan, flavor: Flavor, job: Job, *, has_peers: bool) -> Manifest:
+    """The pod template of a worker with all chips of its host. `has_peers`: JobSet names it and its peers.
+
+    Raises WorkloadError for variables that the job may not set.
+    """
     command = device_check(plan, job.slices) if job.command is None else job.command
     container: Manifest = {
         "name": "worker",
@@ -91,7 +109,7 @@ def _job_spec(platform: Platform, plan: SlicePlan, flavor: Flavor, job: Job) -> 
         **devices(plan, flavor, platform.software.dra_driver.capabilities),
     }
     if needs_environment(plan):
-        container["env"] = [*worker_environment(plan, job), *host_environment(plan)]
+        container["env"] = [*(worker_environment(plan, job) if has_peers else []), *host_environment(plan)]
     template: Manifest = {"spec": {"restartPolicy": "Never", **placement(flavor), "containers": [container]}}
     if plan.provisioning is TPU_PROVISIONER:
         template["spec"]["nodeSelector"][JOBSET_LABEL] = own_pools(job.namespace, job.name)
@@ -104,14 +122,4 @@ def _job_spec(platform: Platform, plan: SlicePlan, flavor: Flavor, job: Job) -> 
         }
     team_pods.add_to_pod(platform, job.namespace, plan, template)
     add_variables(platform, job, container)
-    return {
-        "parallelism": plan.hosts,
-        "completions": plan.hosts,
-        "completionMode": "Indexed",
-        # A slice fails with any of its hosts: the JobSet restarts as a whole, single pods are not retried.
-        "backoffLimit": 0,
-        "podFailurePolicy": {
-            "rules": [{"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
-        },
-        "template": template,
-    }
+    return template
