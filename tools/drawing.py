@@ -1,4 +1,4 @@
-"""A picture of a platform: network, cluster, pools, slices, and the policies that place them."""
+"""A picture of a platform: network, cluster, pools, slices with their cost and placement, queues."""
 
 from collections.abc import Iterator
 from xml.sax.saxutils import escape
@@ -7,22 +7,31 @@ from plan.hosts import replica_zones
 from plan.platform import Platform
 from plan.slices import SlicePlan
 from platform_config.cluster import GkeCluster
+from platform_config.queues import Queue, SliceCounts
 from platform_config.self_managed import SelfManagedCluster
 
-WIDTH, HEIGHT, GAP, MARGIN, COLUMNS = 250, 92, 16, 18, 3
+WIDTH, HEIGHT, GAP, MARGIN, COLUMNS = 260, 114, 16, 18, 3
 TITLE = 26
 STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#202124}.t{font-weight:600}.s{fill:#5f6368}"
     "rect{rx:8px;stroke-width:1.5}.vpc{fill:#f8f9fa;stroke:#9aa0a6}.cluster{fill:#e8f0fe;stroke:#1a73e8}"
-    ".cpu{fill:#fff;stroke:#9aa0a6}.tpu{fill:#e6f4ea;stroke:#188038}"
+    ".cpu{fill:#fff;stroke:#9aa0a6}.tpu{fill:#e6f4ea;stroke:#188038}.queue{fill:#fef7e0;stroke:#b06000}"
+    "@media(prefers-color-scheme:dark){text{fill:#e8eaed}.s{fill:#bdc1c6}.vpc{fill:#202124;stroke:#80868b}"
+    ".cluster{fill:#1b2a41;stroke:#8ab4f8}.cpu{fill:#292a2d;stroke:#80868b}.tpu{fill:#16301f;stroke:#81c995}"
+    ".queue{fill:#3a2f12;stroke:#fdd663}}"
 )
+"""Light, and dark where the reader's screen is."""
+LONGEST = 36
+"""Characters that fit into a box."""
+NAMED = 2
+"""Namespaces of a queue that are named."""
 
 Box = tuple[str, tuple[str, ...]]
 """CSS class and lines of text, the first of them a title."""
 
 
 def boxes(platform: Platform) -> Iterator[Box]:
-    """What stands in the cluster, in the order in which it is drawn."""
+    """What stands in the cluster, in the order in which it is drawn: hosts, then the queues before them."""
     if isinstance(platform.cluster, SelfManagedCluster):
         yield "cpu", ("control plane", *_control_plane_lines(platform, platform.cluster))
     for pool in platform.all_cpu_pools:
@@ -30,6 +39,23 @@ def boxes(platform: Platform) -> Iterator[Box]:
         yield "cpu", (pool.name, pool.machine_type, f"{bounds} nodes")
     for plan in platform.slice_plans:
         yield "tpu", (plan.name, *_slice_lines(plan))
+    for name, queue in platform.queues.items():
+        yield "queue", (f"queue {name}", *_queue_lines(queue))
+
+
+def _queue_lines(queue: Queue) -> Iterator[str]:
+    more = len(queue.namespaces) - NAMED
+    yield f"for {', '.join(queue.namespaces[:NAMED])}{f' and {more} more' if more > 0 else ''}"
+    owned = [f"{count} x {group}" for group, count in queue.slices.items() if count]
+    yield f"owns {', '.join(owned) or 'nothing'}"
+    yield f"borrows: {_limit(queue.borrow)}"
+    yield f"lends: {_limit(queue.lend)}"
+
+
+def _limit(limit: bool | SliceCounts) -> str:
+    if isinstance(limit, bool):
+        return "what is idle" if limit else "nothing"
+    return ", ".join(f"up to {count} x {group}" for group, count in limit.items()) or "nothing"
 
 
 def _control_plane_lines(platform: Platform, cluster: SelfManagedCluster) -> Iterator[str]:
@@ -49,6 +75,11 @@ def _slice_lines(plan: SlicePlan) -> Iterator[str]:
         yield f"placed by {plan.placement.policy or plan.placement.type}"
     else:
         yield f"devices: {plan.devices}"
+    yield _cost(plan.price_per_hour)
+
+
+def _cost(price: float | None) -> str:
+    return "cost unknown" if price is None else f"{price:,.2f} USD/h"
 
 
 def svg(platform: Platform) -> str:
@@ -71,9 +102,13 @@ def svg(platform: Platform) -> str:
         parts.append(f'<rect class="{kind}" x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}"/>')
         parts += [
             f'<text class="{"s" if number else "t"}" x="{x + 12}" y="{y + 22 + 20 * number}">{escape(line)}</text>'
-            for number, line in enumerate(lines)
+            for number, line in enumerate(map(_fitting, lines))
         ]
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _fitting(line: str) -> str:
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _frame(kind: str, x: int, y: int, width: int, height: int, title: str) -> Iterator[str]:
@@ -89,7 +124,8 @@ def mermaid(platform: Platform) -> str:
     items = list(boxes(platform))
     for index, (_, text) in enumerate(items):
         lines.append(f'  cluster --> box{index}["{"<br/>".join(text)}"]')
-    for index, plan in enumerate(platform.slice_plans, len(items) - len(platform.slice_plans)):
+    plans = [index for index, (kind, _) in enumerate(items) if kind == "tpu"]
+    for index, plan in zip(plans, platform.slice_plans, strict=True):
         if plan.placement and plan.placement.policy:
             lines.append(f"  {_id(plan.placement.policy)} -.-> box{index}")
     return "\n".join(lines) + "\n"
@@ -106,7 +142,9 @@ def _network_title(platform: Platform) -> str:
 
 
 def _cluster_title(platform: Platform) -> str:
-    return f"{platform.cluster_name}: {cluster_words(platform)}, slices in {platform.zone}"
+    cost = _cost(platform.totals["price_per_hour_usd"]) if platform.slices else ""
+    full = f", {cost} while all run" if cost else ""
+    return f"{platform.cluster_name}: {cluster_words(platform)}, slices in {platform.zone}{full}"
 
 
 def cluster_words(platform: Platform) -> str:

@@ -220,6 +220,25 @@ def test_svg_is_a_picture_of_every_pool(stack_file: Any) -> None:
     assert "placed by tpu-2x2x2" in texts
 
 
+def test_svg_shows_queues_and_cost(stack_file: Any) -> None:
+    queues = {
+        "research": {"namespaces": ["team-a", "team-b", "team-c"], "slices": {"train": 1}, "borrow": {"train": 1}},
+        "production": {"namespaces": ["prod"], "slices": {"train": 0}, "lend": False},
+    }
+    texts = pictured(stack_file({"train": V6E | {"count": 2}}, queues=queues))
+    at = texts.index("queue research")
+    assert texts[at + 1 : at + 5] == [
+        "for team-a, team-b and 1 more",
+        "owns 1 x train",
+        "borrows: up to 1 x train",
+        "lends: what is idle",
+    ]
+    at = texts.index("queue production")
+    assert texts[at + 1 : at + 5] == ["for prod", "owns nothing", "borrows: nothing", "lends: nothing"]
+    (cost,) = [text for text in texts if text and text.endswith(" USD/h")]
+    assert [text for text in texts if text and f"{cost} while all run" in text]
+
+
 @pytest.mark.parametrize(
     "cluster", [{}, SELF_MANAGED | {"cpu_pools": {"head": {"machine_type": "n2-standard-4", "min": 1}}}]
 )

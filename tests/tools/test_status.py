@@ -35,6 +35,7 @@ from tools.__main__ import app
 from tools.cluster_api import ClusterAwayError
 from tools.preflight.cloud import NoConnectionError
 from tools.status import run as running
+from tools.status.google import read_google
 from tools.status.readings import GoogleReadings, Interruption, PoolReading, ReservationReading, Unread
 from tools.status.report import as_json
 from tools.status.screen import as_text, duration
@@ -156,6 +157,15 @@ def test_a_pool_in_error() -> None:
     assert "Internal error" in report.findings[0].what
 
 
+def test_a_pool_with_all_its_hosts_on_which_something_failed() -> None:
+    made = world()
+    assert made.google.pools
+    broken = PoolReading("train-0", "RUNNING_WITH_ERROR", "the upgrade failed", 4, 0, {})
+    made.google = replace(made.google, pools={**made.google.pools, "train-0": broken})
+    [finding] = made.report().findings
+    assert (finding.level, finding.what) == ("act", "something failed on it: the upgrade failed")
+
+
 def test_a_host_is_missing() -> None:
     made = world()
     made.objects["nodes"] = [each for each in made.objects["nodes"] if each["metadata"]["name"] != "train-1-h3"]
@@ -199,10 +209,19 @@ def test_a_reservation_is_used_up() -> None:
     made.google = replace(made.google, reservations=(reservation,))
     report = made.report()
     assert findings(report) == [("act", "reservation-exhausted", "slices train")]
-    assert report.findings[0].what == "reservation res is used up: 8 of 8 hosts"
+    assert report.findings[0].what == "reservation res is used up: 8 of 8 hosts in use"
     assert named(report.slices)["train"].cost == pytest.approx(
         32 * plan_of(made, "train").price_per_chip_hour.amount
     ), "what is reserved is paid for"
+
+
+def test_a_reservation_with_too_few_free_hosts() -> None:
+    made = world({"train": RESERVED})
+    made.objects["nodes"] = []
+    made.google = replace(made.google, reservations=(ReservationReading("my-project", "res", "READY", 1, 2),))
+    [finding] = made.report().findings
+    assert finding.what == "reservation res has 1 free host, and 8 are missing: 1 of 2 hosts in use"
+    assert finding.names == ("train-0", "train-1")
 
 
 def test_a_reservation_that_our_hosts_fill_is_well() -> None:
@@ -526,6 +545,25 @@ def test_without_google_and_without_the_cluster_it_says_so_and_ends(
     done = CliRunner().invoke(app, ["status", "-f", str(file), "--kubeconfig", str(kubeconfig)])
     assert done.exit_code == 2
     assert "kubectl cannot be run" in done.stdout
+
+
+def test_the_load_of_chips_as_monitoring_gives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+
+    def pages(_cloud: Any, api: str, _method: str, _items: str, **parameters: Any) -> list[Any]:
+        if api != "monitoring":
+            return []
+        asked.update(parameters)
+        resource = {"type": "k8s_node", "labels": {"node_name": "serve-h0"}}
+        return [{"resource": resource, "points": [{"value": {"doubleValue": 0.5}}, {"value": {"doubleValue": 7}}]}]
+
+    monkeypatch.setattr(running.Cloud, "pages", pages)
+    found = read_google(world().platform, running.Cloud({}), {"nodePools": []}, NOW)
+    assert found.load == {"serve-h0": 7.0}
+    assert 'metric.type = "kubernetes.io/node/accelerator/duty_cycle"' in asked["filter"]
+    assert (asked["interval_startTime"], asked["interval_endTime"]) == ("2026-11-23T11:50:00Z", "2026-11-23T12:00:00Z")
+    claimed = world({"train": {**TRAIN, "devices": "dra"}}, queues={})
+    assert read_google(claimed.platform, running.Cloud({}), {}, NOW).load is None, "nothing measures claimed chips"
 
 
 def test_watch_and_json_exclude_each_other(run: Callable[..., Result]) -> None:

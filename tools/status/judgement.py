@@ -264,7 +264,8 @@ def _failed(scene: _Scene, plan: SlicePlan, pool: _Pool, google: PoolReading) ->
         step = delete_command(scene.platform, pool.name)
     else:
         step = f"remove the cause, then pulumi up -s {scene.stack}; docs/operations.md has how to replace one slice"
-    return _of(plan, "act", "pool-error", f"its hosts could not be made: {said}", step, pool.name)
+    what = "its hosts could not be made" if google.status != "RUNNING_WITH_ERROR" else "something failed on it"
+    return _of(plan, "act", "pool-error", f"{what}: {said}", step, pool.name)
 
 
 def _asks_again(plan: SlicePlan) -> bool:
@@ -323,7 +324,9 @@ def _why_full(reservation: ReservationReading, missing: int) -> str:
         return f"there is no reservation {reservation.name} in {reservation.project}"
     if reservation.count is None or reservation.used is None or missing <= reservation.count - reservation.used:
         return ""
-    return f"reservation {reservation.name} is used up: {reservation.used} of {_counted(reservation.count, 'host')}"
+    left = reservation.count - reservation.used
+    words = f"has {_counted(left, 'free host')}, and {missing} are missing" if left > 0 else "is used up"
+    return f"reservation {reservation.name} {words}: {reservation.used} of {_counted(reservation.count, 'host')} in use"
 
 
 def _host_findings(scene: _Scene, plan: SlicePlan, host: Host) -> Iterator[Finding]:
