@@ -23,6 +23,11 @@ class _NamedByApi(Rest):
         found = super().variables(settings, {k: v for k, v in inputs.items() if k != "name"})
         return {"owner": found["project"], **found}
 
+    def parse(self, settings: Settings, identity: str, known: Inputs | None = None) -> Variables:
+        found = super().parse(settings, identity, known)
+        owner = "" if found["owner"].isdigit() else found["owner"]
+        return {**found, "project": str((known or {}).get("project") or owner or settings.project)}
+
     def create(self, context: Context, inputs: Inputs) -> tuple[str, Json]:
         variables = self.variables(context.settings, inputs)
         with named_errors(f"Error creating {context.schema.title}"):
