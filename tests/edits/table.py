@@ -250,7 +250,7 @@ def _monitoring() -> Iterator[Row]:
     queues = {"monitoring.queue_metrics": "own"}
     yield both({"monitoring.dashboard": False}, ADDED)
     yield both({"monitoring.count_errors": False}, IN_PLACE)
-    yield gke({"monitoring.drop_sidecar_logs": False}, ADDED, {"slices.serve.devices": "dra"})
+    yield Row({"monitoring.drop_sidecar_logs": False}, ADDED, NOTHING, {"slices.serve.devices": "dra"})
     yield both(told, ADDED)
     yield both({"monitoring.channels": [f"projects/{PROJECT}/notificationChannels/{CHANNEL}"]}, ADDED)
     yield both(queues, IN_PLACE)

@@ -92,7 +92,16 @@ NOTIFICATION_CHANNEL = _NamedByApi(
 )
 
 
-METRIC = Rest(
+@dataclass(frozen=True, kw_only=True)
+class _Metric(Rest):
+    """Its id is its name alone, so the project is the resource's own."""
+
+    def parse(self, settings: Settings, identity: str, known: Inputs | None = None) -> Variables:
+        project = str((known or {}).get("project") or settings.project)
+        return {**super().parse(settings, identity, known), "project": project}
+
+
+METRIC = _Metric(
     type="gcp:logging/metric:Metric",
     api="logging",
     collection="projects/{project}/metrics",
