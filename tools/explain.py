@@ -10,6 +10,7 @@ from rich.text import Text
 
 from plan.hosts import HostGroup, slice_groups
 from plan.images import repositories
+from plan.monitoring import ChartPlan, alerts, charts
 from plan.platform import Platform
 from plan.slices import HOURS_PER_MONTH, SlicePlan
 from platform_config.capacity import Reservation
@@ -27,6 +28,7 @@ def as_json(platform: Platform) -> str:
     - `inside`: what the slices and queues use in the cluster, by who installs it
     - `idle_price_per_hour_usd`: of hosts that stand while nothing runs
     - `teams`: by team its members, queues, stores and variables; `images`: address of each registry
+    - `monitoring`: titles of the dashboard's charts, and names of the alerts
     - `groups`: managed instance groups of a platform without GKE
     """
     return json.dumps(
@@ -41,6 +43,10 @@ def as_json(platform: Platform) -> str:
             "groups": [_group(group) for plan in platform.slice_plans for group in _groups(platform, plan)],
             "teams": teams_summary(platform),
             "images": {plan.name: plan.address for plan in repositories(platform)},
+            "monitoring": {
+                "charts": [plan.chart.title for plan in _shown(platform)],
+                "alerts": [plan.alert.name for plan in alerts(platform)],
+            },
             "totals": platform.totals,
             "idle_price_per_hour_usd": platform.idle_price_per_hour,
             "warnings": [_notice(warning) for warning in warnings(platform)],
@@ -96,6 +102,7 @@ def as_text(platform: Platform) -> RenderableType:
         Text(f"warning: {warning.path}\n  {warning.message}\n  -> {warning.hint}") for warning in warnings(platform)
     ]
     coming = [*_on_demand(platform), *_quotas(platform), *_inside_lines(platform), *team_lines(platform)]
+    coming.append(_monitoring(platform))
     return Group(heading, table, _totals(platform), *coming, *notices)
 
 
@@ -166,6 +173,21 @@ def _quotas(platform: Platform) -> list[Text]:
 def _inside_lines(platform: Platform) -> list[Text]:
     words = {"installed": "put into the cluster", "provided": "in the cluster already"}
     return [Text(f"{words[key]}: {', '.join(parts)}") for key, parts in _inside(platform).items() if parts]
+
+
+def _shown(platform: Platform) -> tuple[ChartPlan, ...]:
+    """The charts of the dashboard, where there is one."""
+    return charts(platform) if platform.monitoring.dashboard else ()
+
+
+def _monitoring(platform: Platform) -> Text:
+    """What is shown and told, and the keys of what is not."""
+    dashboard, told = len(_shown(platform)), len(alerts(platform))
+    shown = f"a dashboard of {counted(dashboard, 'chart')}" if dashboard else "no dashboard"
+    alerted = counted(told, "alert") if told else "no alerts (monitoring.notify)"
+    unseen = platform.queues and platform.monitoring.queue_metrics == "none"
+    queues = "; nothing of queues (monitoring.queue_metrics: none)" if unseen else ""
+    return Text(f"monitoring: {shown}, {alerted}{queues}")
 
 
 def _totals(platform: Platform) -> Text:

@@ -209,7 +209,8 @@ def delete_channel(call: Call) -> Resource:
         raise precondition(f"Cannot delete {name}: alerting policy {users[0]['name']} names it.")
     for policy in users:
         left = [each for each in policy["notificationChannels"] if each != name]
-        call.store.put(POLICIES, policy["name"], {**policy, "notificationChannels": left})
+        others = {key: value for key, value in policy.items() if key != "notificationChannels"}
+        call.store.put(POLICIES, policy["name"], {**others, **({"notificationChannels": left} if left else {})})
     call.store.put(CHANNELS, name, None)
     return {}
 

@@ -249,8 +249,8 @@ def _monitoring() -> Iterator[Row]:
     told = {"monitoring.notify": ["ops@example.com"]}
     queues = {"monitoring.queue_metrics": "own"}
     yield both({"monitoring.dashboard": False}, ADDED)
-    yield both({"monitoring.count_errors": False}, ADDED)
-    yield gke({"monitoring.drop_sidecar_logs": False}, ADDED, {"slices.serve.devices": "dra"})
+    yield both({"monitoring.count_errors": False}, IN_PLACE)
+    yield Row({"monitoring.drop_sidecar_logs": False}, ADDED, NOTHING, {"slices.serve.devices": "dra"})
     yield both(told, ADDED)
     yield both({"monitoring.channels": [f"projects/{PROJECT}/notificationChannels/{CHANNEL}"]}, ADDED)
     yield both(queues, IN_PLACE)

@@ -46,6 +46,7 @@ class Update(mocks.Mocks):
         },
         "pulumi:index:Stash": {"output": "0123abcd"},
         "gcp:projects/iAMCustomRole:IAMCustomRole": {"name": "projects/my-project/roles/{name}"},
+        "gcp:monitoring/notificationChannel:NotificationChannel": {"name": "channel of {name}"},
         "gcp:compute/address:Address": {"address": "address of {name}"},
         "gcp:compute/disk:Disk": {"diskId": "number of {name}", "selfLink": "link of {name}"},
         "gcp:compute/instance:Instance": {"instanceId": "number of {name}", "selfLink": "link of {name}"},

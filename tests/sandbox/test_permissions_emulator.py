@@ -63,7 +63,7 @@ EDITS: dict[str, list[Json]] = {
     "gcp:iam/workloadIdentityPoolProvider:WorkloadIdentityPoolProvider": [{"displayName": "Another name"}],
     "gcp:artifactregistry/repository:Repository": [{"labels": {"team": "a"}}],
     "gcp:monitoring/dashboard:Dashboard": [{"dashboardJson": '{"displayName":"Another","gridLayout":{}}'}],
-    "gcp:monitoring/alertPolicy:AlertPolicy": [{"severity": "WARNING"}],
+    "gcp:monitoring/alertPolicy:AlertPolicy": [{"displayName": "Another name"}],
     "gcp:monitoring/notificationChannel:NotificationChannel": [{"displayName": "Another name"}],
     "gcp:logging/metric:Metric": [{"description": "Another description"}],
     "gcp:logging/projectExclusion:ProjectExclusion": [{"description": "Another description"}],

@@ -46,6 +46,7 @@ def test_json(stack_file: Any) -> None:
         "groups",
         "teams",
         "images",
+        "monitoring",
         "totals",
         "idle_price_per_hour_usd",
         "warnings",
@@ -53,6 +54,8 @@ def test_json(stack_file: Any) -> None:
     assert document["cluster"] == {"kind": "gke", "backend": "gke", "location": "us-east5"}
     assert document["inside"] == {"installed": ["jobset", "lws", "namespaces"], "provided": []}
     assert document["groups"] == []
+    assert document["monitoring"]["alerts"] == []
+    assert "Stockouts in an hour" in document["monitoring"]["charts"]
     by_name = {entry["name"]: entry for entry in document["slices"]}
     assert by_name["train"] == {
         "name": "train",

@@ -23,6 +23,11 @@ class _NamedByApi(Rest):
         found = super().variables(settings, {k: v for k, v in inputs.items() if k != "name"})
         return {"owner": found["project"], **found}
 
+    def parse(self, settings: Settings, identity: str, known: Inputs | None = None) -> Variables:
+        found = super().parse(settings, identity, known)
+        owner = "" if found["owner"].isdigit() else found["owner"]
+        return {**found, "project": str((known or {}).get("project") or owner or settings.project)}
+
     def create(self, context: Context, inputs: Inputs) -> tuple[str, Json]:
         variables = self.variables(context.settings, inputs)
         with named_errors(f"Error creating {context.schema.title}"):
@@ -87,7 +92,16 @@ NOTIFICATION_CHANNEL = _NamedByApi(
 )
 
 
-METRIC = Rest(
+@dataclass(frozen=True, kw_only=True)
+class _Metric(Rest):
+    """Its id is its name alone, so the project is the resource's own."""
+
+    def parse(self, settings: Settings, identity: str, known: Inputs | None = None) -> Variables:
+        project = str((known or {}).get("project") or settings.project)
+        return {**super().parse(settings, identity, known), "project": project}
+
+
+METRIC = _Metric(
     type="gcp:logging/metric:Metric",
     api="logging",
     collection="projects/{project}/metrics",

@@ -185,7 +185,7 @@ class Rest:
         In this order, as the provider does: a setter such as `resize` gives the resource another fingerprint, and PATCH
         carries the one that was read (upstream: `resourceComputeInstanceGroupManagerUpdate`).
         """
-        variables = self.parse(context.settings, identity)
+        variables = self.parse(context.settings, identity, news)
         changed = {c.top for c in changes}
         body = self.body(context, variables, news)
         setters = [setter for setter in self.setters if changed & set(setter.properties)]

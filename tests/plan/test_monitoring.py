@@ -1,0 +1,142 @@
+"""What a platform can see of itself: charts and alerts by what it has, their queries, and the dashboard's form."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from catalogue.queries import ALERTS, CHARTS, SOURCES
+from plan.monitoring import COLUMNS, alerts, charts, dashboard, dropped_logs, log_counts, tiles, watched
+from plan.platform import Platform
+from platform_config.monitoring import Thresholds
+from sandbox.google.default_values import without_defaults
+from sandbox.google.discovery import document
+from tests.platforms import EXISTING, EXISTING_NETWORK, load
+
+WHOLE = {"machine_type": "ct6e-standard-4t", "topology": "4x4", "count": 2}
+SINGLE = {"machine_type": "ct6e-standard-1t", "topology": "1x1"}
+TOLD = {"notify": ["ops@example.com"]}
+QUEUE = {"queues": {"q": {"namespaces": ["a"], "slices": {"s": 1}}}, "monitoring": {**TOLD, "queue_metrics": "own"}}
+RESERVED = {**WHOLE, "capacity": {"model": "reservation", "name": "r"}}
+PLATFORMS: dict[str, Platform] = {
+    "gke": load({"s": WHOLE}, monitoring=TOLD),
+    "queues": load({"s": WHOLE}, **QUEUE),
+    "reserved": load({"s": RESERVED}, monitoring=TOLD),
+    "dra": load({"s": {**SINGLE, "devices": "dra"}}, monitoring=TOLD),
+    "self-managed": load({"s": WHOLE, "t": SINGLE}, cluster={"kind": "self-managed"}, monitoring=TOLD),
+    "existing": load({"s": WHOLE}, cluster=EXISTING, network=EXISTING_NETWORK, monitoring=TOLD),
+    "none": load({}, monitoring=TOLD),
+}
+
+
+def names(platform: Platform) -> tuple[set[str], set[str]]:
+    return {plan.chart.name for plan in charts(platform)}, {plan.alert.name for plan in alerts(platform)}
+
+
+def test_every_chart_and_alert_is_some_platforms() -> None:
+    found = [names(platform) for platform in PLATFORMS.values()]
+    assert set.union(*(each for each, _ in found)) == {chart.name for chart in CHARTS}
+    assert set.union(*(each for _, each in found)) == {alert.name for alert in ALERTS}
+    assert {watched.source for watched in (*CHARTS, *ALERTS)} == SOURCES.keys()
+
+
+def test_names_are_given_once() -> None:
+    for rows in (CHARTS, ALERTS):
+        assert len({row.name for row in rows}) == len({row.title for row in rows}) == len(rows)
+
+
+def test_each_threshold_is_of_an_alert() -> None:
+    used = {word for alert in ALERTS for word in (alert.hold, *re.findall(r"\$(\w+)", alert.query))}
+    assert Thresholds.model_fields.keys() <= used
+
+
+@pytest.mark.parametrize("platform", PLATFORMS.values(), ids=PLATFORMS)
+def test_queries_are_filled_in(platform: Platform) -> None:
+    for query in [*(plan.query for plan in charts(platform)), *(plan.query for plan in alerts(platform))]:
+        assert "$" not in query
+        assert query.strip()
+
+
+def test_what_has_no_series_has_no_chart() -> None:
+    of_dra, _ = names(PLATFORMS["dra"])
+    assert of_dra & {"duty-cycle", "idle-chips", "memory", "tensorcore"} == set()
+    without_gke, told = names(PLATFORMS["self-managed"])
+    assert without_gke == {"hosts-missing", "stockouts", "logs"}
+    assert told == {"hosts-missing", "stockouts"}
+    assert not any(chart.section == "Queues" and chart.name in names(PLATFORMS["gke"])[0] for chart in CHARTS)
+
+
+def test_missing_hosts_are_counted_by_the_groups_of_the_plan() -> None:
+    [query] = [plan.query for plan in charts(PLATFORMS["self-managed"]) if plan.chart.name == "hosts-missing"]
+    assert "(4 - max by (instance_group_name) (compute_googleapis_com:instance_group_size{" in query
+    assert 'instance_group_name=~"tpu-s-[0-9]+"' in query
+    assert 'instance_group_name=~"tpu-t"' in query
+
+
+def test_idle_chips_cost_what_the_plan_says() -> None:
+    platform = PLATFORMS["queues"]
+    (plan,) = platform.slice_plans
+    assert plan.price_per_chip_hour
+    [query] = [each.query for each in charts(platform) if each.chart.name == "idle-cost"]
+    assert query.startswith(f"{plan.price_per_chip_hour.amount} * (32 - sum(")
+    assert f'flavor=~"{plan.flavor}"' in query
+
+
+def test_hosts_that_come_and_go_cost_nothing_while_idle() -> None:
+    on_demand = load({"s": {**WHOLE, "provisioning": "autoscaled"}}, **QUEUE)
+    assert "idle-cost" not in names(on_demand)[0]
+    assert "used" in names(on_demand)[0]
+
+
+def test_nobody_told_is_no_alert() -> None:
+    assert alerts(load({"s": WHOLE})) == ()
+    channels = {"channels": ["projects/p/notificationChannels/1"], "silent": ["not-whole"]}
+    told = names(load({"s": WHOLE}, monitoring=channels))[1]
+    assert "not-ready" in told
+    assert "not-whole" not in told
+
+
+def test_holds_and_limits_are_the_platforms() -> None:
+    thresholds = {"slice_down_for": "30m", "interruptions": 7}
+    found = {
+        plan.alert.name: plan for plan in alerts(load({"s": WHOLE}, monitoring={**TOLD, "thresholds": thresholds}))
+    }
+    assert found["not-whole"].hold == "1800s"
+    assert found["interruptions"].query.endswith(">= 7")
+
+
+def test_everything_can_be_off() -> None:
+    off = {"dashboard": False, "count_errors": False, "drop_sidecar_logs": False}
+    assert not watched(load({"s": {**SINGLE, "devices": "dra"}}, monitoring=off))
+    assert watched(load({"s": WHOLE}))
+
+
+def test_the_sidecar_of_the_dra_driver_is_dropped_where_it_runs() -> None:
+    assert dropped_logs(PLATFORMS["gke"]) is None
+    dropped = dropped_logs(PLATFORMS["dra"])
+    assert dropped
+    assert 'container_name="sidecar-log-collector"' in dropped
+    assert [count.key for count in log_counts(PLATFORMS["self-managed"])] == ["stockouts"]
+
+
+@pytest.mark.parametrize("platform", PLATFORMS.values(), ids=PLATFORMS)
+def test_a_dashboard_has_nothing_that_the_api_drops(platform: Platform) -> None:
+    """Otherwise every preview would show a change."""
+    written: dict[str, Any] = json.loads(json.dumps(dashboard(platform)))
+    assert without_defaults(document("monitoring.v1"), "Dashboard", written) == written
+    assert {"name", "etag"} & written.keys() == set()
+
+
+@pytest.mark.parametrize("platform", PLATFORMS.values(), ids=PLATFORMS)
+def test_tiles_lie_side_by_side(platform: Platform) -> None:
+    cells = [
+        (x, y)
+        for tile in tiles(platform)
+        for x in range(tile.x, tile.x + tile.width)
+        for y in range(tile.y, tile.y + tile.height)
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < COLUMNS
