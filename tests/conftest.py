@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pulumi.runtime import resource
+from pulumi.runtime.proto import source_pb2
 
 from sandbox.tests.isolation import OBSTACLES, isolate, leave_out, leave_out_real_pods
 from tests.bootstrap.vm.obstacle import what_vms_miss
@@ -19,6 +22,15 @@ SANDBOX = "sandbox/tests"
 LONGEST = ({"vms", "real_pods", "sandbox_session"}, {"sandbox"})
 
 isolate()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_stack_traces() -> Iterator[None]:
+    """The SDK notes for each resource which lines of the program made it. That is a third of the time of a program that
+    is only recorded, and no test reads it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resource, "_get_stack_trace", source_pb2.StackTrace)
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
