@@ -24,7 +24,7 @@ READ = {**BOARD, "name": "projects/1/dashboards/x", "etag": "e"}
         (BOARD, {**READ, "labels": {"a": ""}}, True),
         (BOARD, {**BOARD, "gridLayout": {"widgets": [{"title": "a", "id": "1"}, {"title": "b"}]}}, True),
         ({**BOARD, "name": "projects/p/dashboards/x"}, READ, False),
-        ({**BOARD, "gridLayout": {**BOARD["gridLayout"], "columns": "0"}}, READ, False),
+        ({**BOARD, "gridLayout": {"widgets": [{"title": "a"}, {"title": "b"}], "columns": "0"}}, READ, False),
         ({**BOARD, "gridLayout": {"widgets": [{"title": "a"}]}}, READ, False),
         ({**BOARD, "displayName": "e"}, READ, False),
     ],
