@@ -91,7 +91,7 @@ spec:
 ```
 
 It also needs the ServiceAccount, its binding, and a Role that lets `gmp-system:collector` read that Secret. Not tried
-on a cloud. Tried in the sandbox: every query about queues, by a real Prometheus on the metrics of a real Kueue.
+on a cloud.
 
 ## Charts
 

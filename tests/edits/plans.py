@@ -26,6 +26,8 @@ SIZES = {"nodeCount", "targetSize"}
 INSIDE = ("kubernetes:", "pulumi:providers:kubernetes")
 # What follows queues: which namespaces have one, and which is a namespace's default. It changes when one comes or goes.
 FOLLOWS_QUEUES = ("unqueued-tpus-binding", "queues-default-localqueue-")
+# What shows slices: how many there should be.
+FOLLOWS_SLICES = ("monitoring-dashboard",)
 TYPES = ("gcp:", *INSIDE)
 """Beginnings of the types that an effect is about."""
 
@@ -69,7 +71,8 @@ def effect_of(steps: Collection[Step]) -> Effect:
         return Effect.HOSTS
     if any(step.operation == REPLACE or step.hosts_anew or "machineType" in step.paths for step in others):
         return Effect.OTHERS
-    operations = {step.operation for step in steps if not step.is_resized and not step.name.startswith(FOLLOWS_QUEUES)}
+    follows = (*FOLLOWS_QUEUES, *FOLLOWS_SLICES) if slices else FOLLOWS_QUEUES
+    operations = {step.operation for step in steps if not step.is_resized and not step.name.startswith(follows)}
     if operations & {UPDATE, REPLACE}:
         return Effect.IN_PLACE
     return Effect.ADDED if steps else Effect.NOTHING
