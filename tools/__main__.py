@@ -194,19 +194,19 @@ def status(
 
 
 def _watch(look: Callable[[], Any], every: int) -> None:
-    """Shows what `look` finds, again and again, in place of what was there."""
+    """Shows what `look` finds, again and again: on a terminal in place of what was there, elsewhere below it."""
     import time
 
     from rich.console import Console
-    from rich.live import Live
 
     from tools.status.screen import as_text
 
-    with Live(as_text(look()), console=Console(highlight=False), screen=True, auto_refresh=False) as live:
-        while True:
-            live.refresh()
-            time.sleep(every)
-            live.update(as_text(look()))
+    console = Console(highlight=False)
+    while True:
+        shown = as_text(look())
+        console.clear()
+        console.print(shown)
+        time.sleep(every)
 
 
 @app.command()

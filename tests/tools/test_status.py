@@ -547,6 +547,23 @@ def test_without_google_and_without_the_cluster_it_says_so_and_ends(
     assert "kubectl cannot be run" in done.stdout
 
 
+def test_watch_looks_again_until_somebody_ends_it(run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    made = world()
+    paces = []
+
+    def sleep(seconds: int) -> None:
+        paces.append(seconds)
+        out_of_stock(made, "train-1")
+        if len(paces) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", sleep)
+    done = run(made, "--watch", "--every", "60")
+    assert done.exit_code == 0, done.output
+    assert paces == [60, 60]
+    assert "Google has no capacity" in done.stdout
+
+
 def test_the_load_of_chips_as_monitoring_gives_it(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {}
 
