@@ -20,8 +20,10 @@ PATHS = {
 
 TPU_RESOURCES = frozenset(RESOURCES.values())
 NEVER = "maximum capacity"
-"""Part of Kueue's message about work that asks for more than its queue can ever have
+"""Part of Kueue's message about a flavor of which work asks for more than its queue can ever have
 (pkg/scheduler/flavorassigner)."""
+LATER = "insufficient unused quota"
+"""The same where quota of a flavor may become free. One message has a part for each flavor."""
 
 State = Literal["waiting", "reserved", "admitted", "finished", "stopped"]
 """Of a workload. `reserved`: it has its quota, and waits for a check, such as for hosts that are queued for. `stopped`:
@@ -226,7 +228,8 @@ def _why(workload: Json, state: State, known: Mapping[str, Condition]) -> tuple[
     quota = known.get("QuotaReserved")
     if quota is None:
         return "Kueue has not looked at it yet", False
-    return quota.message, NEVER in quota.message or quota.reason == "Misconfigured"
+    never = NEVER in quota.message and LATER not in quota.message
+    return quota.message, never or quota.reason == "Misconfigured"
 
 
 def _passed(check: Json) -> bool:

@@ -288,9 +288,11 @@ def test_a_server_that_has_just_started_is_not_idle() -> None:
 def test_work_that_never_starts() -> None:
     made = world()
     message = "couldn't assign flavors to pod set main: insufficient quota, request > maximum capacity (64 > 32)"
+    other = f"{message}, insufficient unused quota for google.com/tpu in flavor g, 16 more needed"
     made.add(
         "workloads",
         workload("huge", "research", 64, condition("QuotaReserved", False, message=message)),
+        workload("of-another-flavor", "research", 64, condition("QuotaReserved", False, message=other)),
         workload("lost", "nowhere", 16),
     )
     report = made.report()
