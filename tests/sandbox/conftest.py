@@ -93,8 +93,12 @@ class Project:
         return found
 
     def state(self, stack: str) -> dict[str, Any]:
-        """The stack's deployment as the engine keeps it: `resources`, `pending_operations`."""
-        found: dict[str, Any] = json.loads(self.succeed("stack", "export", "-s", stack))["deployment"]
+        """The stack's deployment as the engine keeps it: `resources`, `pending_operations`. Empty before any update.
+
+        Read from the backend's file: `pulumi stack export` prints the same, with its secrets encrypted anew.
+        """
+        [file] = self.session.run.backend.glob(f".pulumi/stacks/*/{stack}.json")
+        found: dict[str, Any] = json.loads(file.read_text())["checkpoint"].get("latest") or {}
         return found
 
     def recorded(self, stack: str) -> dict[str, Any]:
@@ -116,8 +120,9 @@ class Project:
     def up(self, stack: str, *flags: str) -> dict[str, int]:
         """Bring the stack up; returns how many resources each operation touched."""
         self.succeed("up", "-s", stack, "--yes", "--skip-preview", *flags)
-        history = json.loads(self.succeed("stack", "history", "-s", stack, "--json", "--page-size", "1"))
-        changes: dict[str, int] = history[0]["resourceChanges"]
+        # What `pulumi stack history` prints; the files' names end in the time of the update.
+        *_, last = sorted(self.session.run.backend.glob(f".pulumi/history/*/{stack}/*.history.json"))
+        changes: dict[str, int] = json.loads(last.read_text())["resourceChanges"]
         return changes
 
     def assert_clean(self, stack: str) -> None:
