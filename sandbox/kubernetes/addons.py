@@ -33,12 +33,13 @@ class Addons:
             self._objects.setdefault(each["metadata"]["annotations"].pop(ADDON), []).append(each)
         self._installed: set[str] = set()
 
-    def step(self) -> None:
+    def step(self) -> bool:
         for addon, objects in self._objects.items():
             if addon not in self._installed and self._is_on(addon):
                 for each in (*objects, *self._brought(addon)):
                     self._client.apply(each)
                 self._installed.add(addon)
+        return False
 
     def _is_on(self, addon: str) -> bool:
         try:
