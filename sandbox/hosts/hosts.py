@@ -152,11 +152,11 @@ class RealHosts:
                 if tpu_slice not in self._slice_of.values():
                     self._slices.pop(tpu_slice, None)
 
-    def step(self) -> None:
+    def step(self) -> bool:
         """Keeps the plugins of the hosts as the cluster wants them: each runs where its pod does, GKE's device plugin
         on all TPU hosts without DRA."""
         if not self._hosts:
-            return
+            return False
         pods = running(self._plane.client.list_all("v1", "Pod"))
         drivers = {each["spec"]["nodeName"] for each in pods if _is_dra_driver(each)}
         plugins = {each["spec"]["nodeName"] for each in pods if of_daemon_set(each, self._device_plugin)}
@@ -164,6 +164,7 @@ class RealHosts:
             gke = not self._device_plugin and host.spec.labels.get(DRA_LABEL) != "true"
             host.want(DRA_FILE, name in drivers)
             host.want(CHIPS_FILE, name in plugins or gke)
+        return False
 
     def _start_host(self, host: Host) -> None:
         """Tries again where a start fails, as a machine is repaired: on a busy machine a program may come too late."""

@@ -33,12 +33,13 @@ class Addons:
         self._objects = objects_by_addon()
         self._installed: set[str] = set()
 
-    def step(self) -> None:
+    def step(self) -> bool:
         for addon, objects in self._objects.items():
             if addon not in self._installed and self._is_on(addon):
                 for each in (*self._brought(addon), *objects):
                     self._client.apply(each)
                 self._installed.add(addon)
+        return False
 
     def _is_on(self, addon: str) -> bool:
         try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import httpx
@@ -148,11 +150,18 @@ class ApiClient:
         return [{"apiVersion": api_version, "kind": kind, **each} for each in items]
 
     def watch(
-        self, api_version: str, kind: str, resource_version: str, seconds: int, **selectors: str
+        self,
+        api_version: str,
+        kind: str,
+        resource_version: str,
+        seconds: int,
+        selectors: Mapping[str, str] = MappingProxyType({}),
+        opened: Callable[[Callable[[], None]], None] = lambda cut: None,
     ) -> Iterator[tuple[str, Object]]:
         """Changes of objects of a kind in all namespaces since `resource_version`, for at most `seconds` (below 60).
 
-        Each is (ADDED, MODIFIED, DELETED or BOOKMARK, the object). Raises ApiError, 410 for a version that is too old.
+        Each is (ADDED, MODIFIED, DELETED or BOOKMARK, the object). `opened` is given what cuts the connection, from any
+        thread. Raises ApiError, 410 for a version that is too old; httpx.HTTPError or ValueError when it is cut.
         """
         query = {"watch": "true", "resourceVersion": resource_version, "timeoutSeconds": str(seconds), **selectors}
         query["allowWatchBookmarks"] = "true"
@@ -160,6 +169,7 @@ class ApiClient:
             if not response.is_success:
                 status: Object = json.loads(response.read() or b"{}")
                 raise ApiError(response.status_code, status.get("reason", ""), status.get("message", ""), status)
+            opened(lambda: _cut(response))
             for line in response.iter_lines():
                 event = json.loads(line)
                 changed: Object = event["object"]
@@ -208,6 +218,13 @@ class ApiClient:
                 return False
             raise
         return True
+
+
+def _cut(response: httpx.Response) -> None:
+    """Ends a connection on which another thread waits, which closing it would not do."""
+    connection = response.extensions["network_stream"].get_extra_info("socket")
+    with contextlib.suppress(OSError):  # the server was faster
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)  # that of SSLSocket would take away what the thread reads
 
 
 def _root(api_version: str) -> str:

@@ -32,7 +32,7 @@ from sandbox.kubernetes.growth import BACK_OFF_SECONDS, SETTLE_SECONDS, Growth, 
 from sandbox.kubernetes.nodes import Pool
 
 COMPONENT = "cluster-autoscaler"
-_API = "cloud.google.com/v1"
+CLASS = ("cloud.google.com/v1", "ComputeClass")
 _LOG = logging.getLogger(__name__)
 _STABLE = frozenset({"RUNNING", "RUNNING_WITH_ERROR", "ERROR"})
 _FAILURES = {
@@ -95,7 +95,7 @@ class AutoCreation:
 
     def begin(self) -> bool:
         """Looks at classes and pools, and carries on what is under way; False where there is nothing to look after."""
-        self._classes = {each["metadata"]["name"]: each for each in self._client.list_all(_API, "ComputeClass")}
+        self._classes = {each["metadata"]["name"]: each for each in self._client.list_all(*CLASS)}
         self._offered = {}
         self._cloud = self._node_pools()
         if self._cloud is None:
@@ -203,17 +203,19 @@ class AutoCreation:
         for pod in growth.pods:
             self._tell(pod, "Warning", "FailedScaleUp", f"{message} Pod is at risk of not being scheduled.")
 
-    def remove_unneeded(self) -> None:
-        """Deletes the created pools that have no nodes, failed ones among them."""
+    def remove_unneeded(self) -> bool:
+        """Deletes the created pools that have no nodes, failed ones among them; whether one is still to be deleted."""
         if self._cloud is None:
-            return
-        for pool in self._cloud.pools():
-            empty = pool["currentNodeCount"] == 0 and pool["status"] in _STABLE
-            if _is_auto_created(pool) and empty and pool["name"] not in self._upcoming and self._looks_after(pool):
+            return False
+        created = [each for each in self._cloud.pools() if _is_auto_created(each) and each["currentNodeCount"] == 0]
+        unneeded = [each for each in created if each["name"] not in self._upcoming and self._looks_after(each)]
+        for pool in unneeded:
+            if pool["status"] in _STABLE:
                 try:
                     self._cloud.delete(pool["name"])
                 except GoogleError as error:
                     _LOG.info("node pool %s stays for now: %s", pool["name"], error)
+        return bool(unneeded)
 
     def _looks_after(self, pool: Object) -> bool:
         compute_class = self._classes.get(pool["config"].get("labels", {}).get(COMPUTE_CLASS, ""))

@@ -27,7 +27,7 @@ PROVISIONING_CLASS = "queued-provisioning.gke.io"
 BOOKED_POOLS = "NodePoolName"  # key of status.provisioningClassDetails
 _LOG = logging.getLogger(__name__)
 _CONSUMES = "autoscaling.x-k8s.io/consume-provisioning-request"
-_REQUEST_API = "autoscaling.x-k8s.io/v1"
+PROVISIONING_REQUEST = ("autoscaling.x-k8s.io/v1", "ProvisioningRequest")
 _DRA_API = "resource.k8s.io/v1"
 
 # Sets a pool's nodes per zone. Called from the autoscaler's thread; a GoogleError says why it is not possible now.
@@ -56,16 +56,18 @@ class Autoscaler:
         self._idle_since: dict[str, float] = {}  # pool name
         self._refused_at: dict[str, float] = {}  # pool name
 
-    def step(self) -> None:
+    def step(self) -> bool:
+        """True while something waits: a pod, a request, a pool that comes or goes."""
         creates = self._creation.begin()
         pools = [each for each in self._pools() if each.autoscaled]
         if not pools and not creates:
-            return
+            return False
         pods = self._client.list_all("v1", "Pod")
-        self._grow([each for each in pools if not each.queued], pods)
-        booked = self._serve_requests([each for each in pools if each.queued])
+        waiting = self._grow([each for each in pools if not each.queued], pods)
+        booked, asked = self._serve_requests([each for each in pools if each.queued])
         self._shrink(pools, pods, booked)
-        self._creation.remove_unneeded()
+        leaving = self._creation.remove_unneeded()
+        return waiting or asked or leaving or bool(self._idle_since)
 
     def _resize(self, pool: str, nodes: int) -> None:
         try:
@@ -74,7 +76,8 @@ class Autoscaler:
             _LOG.warning("node pool %s cannot have %d nodes: %s", pool, nodes, error)
             self._refused_at[pool] = self._clock()
 
-    def _grow(self, pools: list[Pool], pods: list[Object]) -> None:
+    def _grow(self, pools: list[Pool], pods: list[Object]) -> bool:
+        """Whether pods or pools are waited for."""
         now = self._clock()
         pending = [each for each in pods if _unschedulable(each)]
         uids = {each["metadata"]["uid"] for each in pending}
@@ -92,6 +95,7 @@ class Autoscaler:
         for each in growth.values():
             if not self._creation.start(each):
                 self._resize(each.pool.name, each.size)
+        return bool(pending or growth)
 
     def _place(self, pod: Object, pools: list[Pool], growth: dict[str, Growth]) -> Pool | None:
         """Finds the pod a place on nodes to be; None when no pool can give it one."""
@@ -139,24 +143,23 @@ class Autoscaler:
             chips += pool.machine.chips if request.get("allocationMode") == "All" else request.get("count", 1)
         return chips
 
-    def _serve_requests(self, pools: list[Pool]) -> set[str]:
-        """Moves every ProvisioningRequest one step on; returns the names of booked pools."""
+    def _serve_requests(self, pools: list[Pool]) -> tuple[set[str], bool]:
+        """Moves every ProvisioningRequest one step on; the names of booked pools, and whether a request waits."""
         requests = [
             each
-            for each in self._client.list_all(_REQUEST_API, "ProvisioningRequest")
+            for each in self._client.list_all(*PROVISIONING_REQUEST)
             if each["spec"]["provisioningClassName"] == PROVISIONING_CLASS
         ]
         booked = {name for each in requests if not is_true(each, "Failed") for name in _booked(each)}
-        for each in requests:
-            if is_true(each, "Provisioned") or is_true(each, "Failed"):
-                continue
+        waiting = [each for each in requests if not (is_true(each, "Provisioned") or is_true(each, "Failed"))]
+        for each in waiting:
             if not is_true(each, "Accepted"):
                 self._set_condition(each, "Accepted", "Accepted", "The request waits for capacity")
             elif names := _booked(each):
                 self._provision(each, [pool for pool in pools if pool.name in names])
             else:
                 booked |= self._book(each, pools, booked)
-        return booked
+        return booked, bool(waiting)
 
     def _provision(self, request: Object, pools: list[Pool]) -> None:
         """Gives the booked pools their nodes, then says so."""

@@ -32,7 +32,7 @@ CONFIG_PATH = "/controller_manager_config.yaml"
 CERTIFICATE_PATH = "/tmp/k8s-webhook-server/serving-certs"
 WEBHOOK_PORT, VISIBILITY_PORT = 9443, 8082  # container ports of the charts
 WEBHOOK_KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-_ADMISSION = "admissionregistration.k8s.io/v1"
+ADMISSION = "admissionregistration.k8s.io/v1"
 
 Configuration = dict[str, Any]
 
@@ -131,7 +131,7 @@ class ChartProgram:
         text: str = config_map["data"][mount["subPath"]]
         return text
 
-    def refresh(self, pod: Object) -> None:
+    def refresh(self, pod: Object) -> bool:
         """Keeps the program's certificate folder equal to the mounted Secret, late as a kubelet does."""
         name, namespace = _mount(pod, CERTIFICATE_PATH)[1]["secret"]["secretName"], pod["metadata"]["namespace"]
         secret = self._client.get("v1", "Secret", name, namespace)
@@ -142,7 +142,7 @@ class ChartProgram:
         data = {file: base64.b64decode(secret.get("data", {}).get(file, "")) for file in ("tls.crt", "tls.key")}
         mounted = {file: path.read_bytes() for file in data if (path := self._folder / file).exists()}
         if data == mounted or not all(data.values()):
-            return
+            return False
         now = time.monotonic()
         self._stale_since = self._stale_since or now
         if not mounted or now >= self._stale_since + self._refresh_seconds:
@@ -150,6 +150,7 @@ class ChartProgram:
             for file, content in data.items():
                 (self._folder / file).touch(mode=0o600)
                 (self._folder / file).write_bytes(content)
+        return bool(self._stale_since)
 
     def _rotate(self, secret: Object) -> None:
         """What the program's own rotator does: fills an empty Secret from a new CA, names that CA in the webhooks."""
@@ -167,7 +168,7 @@ class ChartProgram:
                 }
             self._client.patch(secret, {"data": secret["data"]})
         for kind in WEBHOOK_KINDS:
-            for each in self._client.list_all(_ADMISSION, kind):
+            for each in self._client.list_all(ADMISSION, kind):
                 self._trust(each, namespace, secret["data"]["ca.crt"])
 
     def _trust(self, configuration: Object, namespace: str, ca_bundle: str) -> None:

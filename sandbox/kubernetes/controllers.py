@@ -104,7 +104,7 @@ _Key = tuple[str, str, str]
 
 
 class ControllerHost:
-    """Hosts controllers for one control plane; `step` is to be called a few times a second.
+    """Hosts controllers for one control plane; `step` is to be called at least every few seconds.
 
     A program sees a changed Secret `refresh_seconds` later, as a kubelet takes its time to refresh mounts. An upgrade
     of the JobSet chart empties its certificate Secret: for that long its webhooks are not trusted, as in real life.
@@ -122,8 +122,11 @@ class ControllerHost:
         self._client: ApiClient = control_plane.client
         self._hosted: dict[_Key, _Hosted] = {}
 
-    def step(self) -> None:
-        """One look at the pods: starts, restarts and stops processes, and reports on pods."""
+    def step(self) -> bool:
+        """One look at the pods: starts, restarts and stops processes, and reports on pods.
+
+        True while one of them is about to change: to become ready, to be started again, to see a new Secret.
+        """
         found: dict[_Key, list[Object]] = {}
         for pod in self._client.list_all("v1", "Pod"):
             container = hosted_container(pod, self._images)
@@ -133,11 +136,8 @@ class ControllerHost:
                 found.setdefault((metadata["namespace"], container["image"], template), []).append(pod)
         for key in self._hosted.keys() - found.keys():
             self._drop(key)
-        for key, pods in found.items():
-            try:
-                self._run(key, pods)
-            except ApiError as error:  # a mounted object may not exist yet
-                _LOG.info("%s: %s", key[1], error)
+        changing = [key for key, pods in found.items() if self._try(key, pods)]
+        return bool(changing)
 
     def stop(self) -> None:
         """Stops all controllers; call after the last `step`."""
@@ -164,18 +164,26 @@ class ControllerHost:
         hosted.program.close()
         shutil.rmtree(hosted.folder)
 
-    def _run(self, key: _Key, pods: list[Object]) -> None:
+    def _try(self, key: _Key, pods: list[Object]) -> bool:
+        try:
+            return self._run(key, pods)
+        except ApiError as error:  # a mounted object may not exist yet
+            _LOG.info("%s: %s", key[1], error)
+            return True
+
+    def _run(self, key: _Key, pods: list[Object]) -> bool:
         if key not in self._hosted:
             self._hosted[key] = self._new(key, pods)
         hosted = self._hosted[key]
         hosted.pods = pods
-        hosted.program.refresh(pods[0])
+        stale = hosted.program.refresh(pods[0])
         if not hosted.process:
             self._start(hosted)
         elif hosted.crashed:
             self._restart_later(hosted)
         hosted.check()
         self._report(hosted)
+        return stale or not hosted.ready
 
     def _new(self, key: _Key, pods: list[Object]) -> _Hosted:
         image = image_named(self._images, key[1])

@@ -19,6 +19,7 @@ from sandbox.kubernetes.pods import as_pod, running
 DRIVER = "tpu.google.com"
 POD_SELECTOR = "app.kubernetes.io/name=dra-driver-google-tpu"
 _API = "resource.k8s.io/v1"
+RESOURCE_SLICE = (_API, "ResourceSlice")
 _VERSION_LABEL = "app.kubernetes.io/version"
 # Where the plugin finds what it needs on a Node: its own labels outside GKE, GKE's on GKE.
 _NODE_LABELS = {
@@ -81,10 +82,10 @@ class SlicePublisher:
     def __init__(self, client: ApiClient) -> None:
         self._client = client
 
-    def step(self) -> None:
+    def step(self) -> bool:
         slices = {
             each["spec"]["nodeName"]: each
-            for each in self._client.list_all(_API, "ResourceSlice", fieldSelector=f"spec.driver={DRIVER}")
+            for each in self._client.list_all(*RESOURCE_SLICE, fieldSelector=f"spec.driver={DRIVER}")
         }
         found = running(self._client.list_all("v1", "Pod", labelSelector=POD_SELECTOR))
         pods = {each["spec"]["nodeName"]: each for each in found}
@@ -92,6 +93,7 @@ class SlicePublisher:
             self._client.delete(slices[node])
         for name in pods.keys() - slices.keys():
             self._publish(name, pods[name])
+        return False
 
     def _publish(self, node_name: str, pod: Object) -> None:
         node = self._client.get("v1", "Node", node_name)

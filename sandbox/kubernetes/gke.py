@@ -15,8 +15,9 @@ from sandbox.hosts.hosts import PLAYED, Real, RealHosts
 from sandbox.hosts.tpu_webhook import tpu_webhook
 from sandbox.kubernetes import addons, assets
 from sandbox.kubernetes.api import Object
-from sandbox.kubernetes.auto_creation import AutoCreation, NodePools
-from sandbox.kubernetes.autoscaler import Autoscaler, Resize
+from sandbox.kubernetes.auto_creation import CLASS, AutoCreation, NodePools
+from sandbox.kubernetes.autoscaler import PROVISIONING_REQUEST, Autoscaler, Resize
+from sandbox.kubernetes.changes import NODE, POD, Changes
 from sandbox.kubernetes.chart_programs import CHART_IMAGES
 from sandbox.kubernetes.cluster import REFRESH_SECONDS, RunningCluster
 from sandbox.kubernetes.control_plane import STATUS_SECONDS, ControlPlane, Setup
@@ -74,12 +75,13 @@ class GkeCluster:
         self.hosts: RealHosts | None = None
         if real.hosts:
             self.hosts = RealHosts(self.plane, real.image_names, fuse=driver, network_policies=network_policies)
+        changes = Changes(self.plane.client)
         loops = (
             Loop("add-ons", 0.5, addons.Addons(self.plane.client, cluster, cloud, self._brought).step),
             Loop("secret-sync", 1.0, SecretSyncs(self.plane.client, cluster, cloud).step),
-            Loop("volumes", 0.5, PlayedMounts(driver).step),
+            Loop("volumes", 0.5, PlayedMounts(driver).step, changes.of(POD, NODE)),
         )
-        self._running = RunningCluster(self.plane, loops, refresh_seconds, images, self.hosts)
+        self._running = RunningCluster(self.plane, changes, loops, refresh_seconds, images, self.hosts)
         self._nodes = Nodes(self.plane.client, self.hosts)
         self._webhook = tpu_webhook(self.plane.client, self.plane.authority) if real.hosts else None
         self._fuse_webhook = fuse_webhook(self.plane.client, self.plane.authority)
@@ -87,7 +89,8 @@ class GkeCluster:
         self._lock = threading.Lock()
         creation = AutoCreation(self.plane.client, node_pools)
         autoscaler = Autoscaler(self.plane.client, lambda: self._pools, resize, idle_seconds, creation)
-        self._autoscaling = Loop("autoscaler", 0.5, autoscaler.step)
+        self._scale = changes.of(POD, NODE, CLASS, PROVISIONING_REQUEST)
+        self._autoscaling = Loop("autoscaler", 0.5, autoscaler.step, self._scale)
 
     def start(self) -> None:
         """Returns when the API server answers and GKE's own objects are there. Raises as ControlPlane.start."""
@@ -119,3 +122,4 @@ class GkeCluster:
         with self._lock:
             self._pools = [parse_pool(each) for each in pools]
             self._nodes.reconcile(node for pool in self._pools for node in pool_nodes(pool, self.name, self.project))
+        self._scale.set()

@@ -36,8 +36,11 @@ class HostedProgram(Protocol):
 
     health_port: int
 
-    def refresh(self, pod: Object) -> None:
-        """Brings up to date what the program reads while it runs. Raises ApiError while something is not there yet."""
+    def refresh(self, pod: Object) -> bool:
+        """Brings up to date what the program reads while it runs; True where that has to be done again in a moment.
+
+        Raises ApiError while something is not there yet.
+        """
 
     def command(self, pod: Object) -> Command:
         """How to start it, from what the cluster has now. Raises ContainerError, or ApiError as `refresh`."""

@@ -21,6 +21,7 @@ import yaml
 from sandbox.adapter import MachineNames
 from sandbox.hosts.hosts import PLAYED, Real, RealHosts, joined_host
 from sandbox.kubernetes.api import Object
+from sandbox.kubernetes.changes import NODE, POD, Changes
 from sandbox.kubernetes.chart_programs import CHART_IMAGES
 from sandbox.kubernetes.cluster import RunningCluster
 from sandbox.kubernetes.control_plane import FAKE_NODE, STATUS_SECONDS, ControlPlane, Setup
@@ -69,8 +70,12 @@ class KubeadmCluster:
         self._client = self.plane.client
         plugin = DevicePlugin(self._client, hosts, names.device_plugin)
         controller = CloudController(self._client, hosts)
-        loops = (Loop("device-plugin", 0.5, plugin.step), Loop("cloud-controller", 0.5, controller.step))
-        self._running = RunningCluster(self.plane, loops, hosts=self._real)
+        changes = Changes(self._client)
+        loops = (
+            Loop("device-plugin", 0.5, plugin.step, changes.of(POD, NODE)),
+            Loop("cloud-controller", 0.5, controller.step, changes.of(POD, NODE)),
+        )
+        self._running = RunningCluster(self.plane, changes, loops, hosts=self._real)
 
     def start(self) -> None:
         """Returns when the API server answers and nodes can join. Raises as ControlPlane.start."""

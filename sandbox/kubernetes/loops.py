@@ -11,6 +11,7 @@ import httpx
 
 from sandbox.kubernetes.api import ApiError
 
+IDLE_SECONDS = 2.0  # between two looks where nothing says that something has changed
 _LOG = logging.getLogger(__name__)
 
 
@@ -24,14 +25,25 @@ def wait_until(what: str, probe: Callable[[], bool], seconds: float) -> None:
 
 
 class Loop:
-    """Calls `step` every `period` seconds in a thread until stopped.
+    """Calls `step` in a thread until stopped: `period` seconds after the last time if there is more to do, otherwise
+    when `wake` is set, but at the latest `idle` seconds after it and at the earliest `period`.
 
-    A refusal by the API server is logged and the step tried again: objects change and vanish between look and act.
+    A step says whether there is more to do. One that fails is tried again after `period`. A refusal by the API server
+    is only logged: objects change and vanish between look and act. Without `wake` every `period` seconds are a step.
     """
 
-    def __init__(self, name: str, period: float, step: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        period: float,
+        step: Callable[[], bool],
+        wake: threading.Event | None = None,
+        idle: float = IDLE_SECONDS,
+    ) -> None:
         self._period = period
         self._step = step
+        self._wake = wake or threading.Event()
+        self._rest = max(idle - period, 0.0) if wake else 0.0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -41,6 +53,7 @@ class Loop:
     def cancel(self) -> None:
         """No further step; one that is under way goes on."""
         self._stopping.set()
+        self._wake.set()
 
     def stop(self) -> None:
         """Returns when the step under way has ended."""
@@ -49,11 +62,21 @@ class Loop:
             self._thread.join()
 
     def _run(self) -> None:
+        more = True
         while not self._stopping.wait(self._period):
-            try:
-                self._step()
-            except (ApiError, httpx.HTTPError) as error:
-                _LOG.info("%s: %s", self._thread.name, error)
-            except Exception:
-                if not self._stopping.is_set():
-                    _LOG.exception("%s failed", self._thread.name)
+            if not more:
+                self._wake.wait(self._rest)
+            self._wake.clear()  # before the step: what changes while it looks is for the next one
+            if self._stopping.is_set():
+                return
+            more = self._try()
+
+    def _try(self) -> bool:
+        try:
+            return self._step()
+        except (ApiError, httpx.HTTPError) as error:
+            _LOG.info("%s: %s", self._thread.name, error)
+        except Exception:
+            if not self._stopping.is_set():
+                _LOG.exception("%s failed", self._thread.name)
+        return True

@@ -33,7 +33,8 @@ class MissedPods:
         self._clock = clock
         self._waiting: dict[tuple[str, str], float] = {}  # uid and resource version -> when first seen so
 
-    def step(self) -> None:
+    def step(self) -> bool:
+        """True while kwok has time left to act on a pod by itself."""
         nodes = {each["metadata"]["name"] for each in self._client.list_all("v1", "Node") if _is_fake(each)}
         pods = [each for each in self._client.list_all("v1", "Pod") if each["spec"].get("nodeName") in nodes]
         now = self._clock()
@@ -42,6 +43,7 @@ class MissedPods:
         for state, pod in waiting.items():
             if now - self._waiting[state] >= PATIENCE_SECONDS:
                 self._show_again(pod)
+        return bool(waiting)
 
     def _is_due(self, pod: Object) -> bool:
         """Whether kwok's next step for the pod is one that it takes at once: start it, or remove it."""

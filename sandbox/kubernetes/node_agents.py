@@ -53,7 +53,7 @@ class DevicePlugin:
         self._hosts = hosts
         self._daemon_set = daemon_set
 
-    def step(self) -> None:
+    def step(self) -> bool:
         pods = running(self._client.list_all("v1", "Pod", NAMESPACE))
         served = {each["spec"]["nodeName"] for each in pods if of_daemon_set(each, self._daemon_set)}
         for node in self._client.list_all("v1", "Node"):
@@ -65,6 +65,7 @@ class DevicePlugin:
                 resources = {TPU_RESOURCE: str(chips)}
                 change = {"status": {"capacity": resources, "allocatable": resources}}
                 self._client.patch(node, change, subresource="status")
+        return False
 
 
 class CloudController:
@@ -82,20 +83,22 @@ class CloudController:
         self._hosts = hosts
         self._complaints: dict[str, str] = {}  # node -> what was last said about it
 
-    def step(self) -> None:
+    def step(self) -> bool:
+        """True while a Node is new or silent."""
         pod = _cloud_controller(self._client.list_all("v1", "Pod", NAMESPACE))
         if not pod:
-            return
+            return False
         asking = pod["spec"]["nodeName"]
         try:
             zones = self._hosts.zones(asking, _manages_region(self._client, pod))
         except (GoogleError, ConfigError) as error:
             self._complain(asking, error)
-            return
+            return True
         with as_pod(self._client, pod) as client:
-            for node in client.list_all("v1", "Node"):
-                if _new(node) or not is_true(node, "Ready"):
-                    self._look_after(client, asking, node, zones)
+            nodes = [each for each in client.list_all("v1", "Node") if _new(each) or not is_true(each, "Ready")]
+            for node in nodes:
+                self._look_after(client, asking, node, zones)
+        return bool(nodes)
 
     def _look_after(self, client: ApiClient, asking: str, node: Object, zones: list[str]) -> None:
         name = node["metadata"]["name"]

@@ -52,8 +52,8 @@ class PlainProgram:
         self._metadata: MetadataServer | None = None
         self._front: GoogleFront | None = None
 
-    def refresh(self, pod: Object) -> None:
-        pass
+    def refresh(self, pod: Object) -> bool:
+        return False
 
     def command(self, pod: Object) -> Command:
         container = next(each for each in pod["spec"]["containers"] if re.fullmatch(IMAGES, each["image"]))

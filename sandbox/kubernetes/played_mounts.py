@@ -25,10 +25,11 @@ class PlayedMounts:
         self._client: ApiClient = driver.client
         self._not_before: dict[str, float] = {}  # uid of a pod -> when to try again
 
-    def step(self) -> None:
+    def step(self) -> bool:
+        """True while pods are held."""
         pods = [each for each in self._client.list_all("v1", "Pod") if _is_held(each)]
         if not pods:
-            return
+            return False
         nodes = {each["metadata"]["name"] for each in self._client.list_all("v1", "Node") if _is_fake(each)}
         now = time.monotonic()
         for pod in pods:
@@ -36,6 +37,7 @@ class PlayedMounts:
             if pod["spec"].get("nodeName") in nodes and now >= self._not_before.get(uid, 0):
                 self._not_before[uid] = now + AGAIN_SECONDS
                 self._try(pod)
+        return True
 
     def _try(self, pod: Object) -> None:
         for _, volume in volumes(self._client, pod, pod["metadata"]["namespace"]):

@@ -43,16 +43,17 @@ class SecretSyncs:
         self._client, self._cluster, self._cloud = client, cluster, cloud
         self._not_before: dict[tuple[str, int], float] = {}  # uid and generation -> when to look again
 
-    def step(self) -> None:
+    def step(self) -> bool:
         try:
             found = self._client.list_all(API, "SecretSync")
         except UnknownKindError:  # the add-on is off
-            return
+            return False
         now = time.monotonic()
         for each in found:
             key = (each["metadata"]["uid"], each["metadata"]["generation"])
             if "deletionTimestamp" not in each["metadata"] and now >= self._not_before.get(key, 0):
                 self._not_before[key] = now + (ROTATION_SECONDS if self._sync(each) else RETRY_SECONDS)
+        return False
 
     def _sync(self, sync: Object) -> bool:
         metadata = sync["metadata"]

@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 
 from sandbox.kubernetes.api import ApiClient, Object
+from sandbox.kubernetes.changes import Changes
 from sandbox.kubernetes.cluster import RunningCluster
 from sandbox.kubernetes.control_plane import FAKE_NODE, ControlPlane
 from sandbox.kubernetes.missed_pods import PATIENCE_SECONDS, MissedPods
@@ -26,7 +27,7 @@ KWOK_NODE: Object = {"metadata": {"name": "host", "annotations": dict(FAKE_NODE)
 def plane() -> Iterator[ControlPlane]:
     with tempfile.TemporaryDirectory(prefix="plane-") as folder:
         plane = ControlPlane(Path(folder))
-        running = RunningCluster(plane)
+        running = RunningCluster(plane, Changes(plane.client))
         running.start([])
         yield plane
         running.stop()

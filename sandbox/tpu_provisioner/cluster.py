@@ -97,7 +97,7 @@ class Informer:
 
     def _watch(self, version: str) -> str:
         client = self._client
-        for event, obj in client.watch(self._api_version, self._kind, version, WATCH_SECONDS, **self._selectors):
+        for event, obj in client.watch(self._api_version, self._kind, version, WATCH_SECONDS, self._selectors):
             version = obj["metadata"]["resourceVersion"]
             if event == "DELETED":
                 self._objects.pop(key_of(obj), None)
