@@ -91,7 +91,8 @@ spec:
 ```
 
 It also needs the ServiceAccount, its binding, and a Role that lets `gmp-system:collector` read that Secret. Not tried
-on a cloud.
+on a cloud. A test has a real Prometheus read every query, and evaluate those of queues on metrics in the form of
+Kueue's, of two replicas.
 
 ## Charts
 

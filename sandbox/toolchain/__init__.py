@@ -43,6 +43,14 @@ LANGUAGE_PYTHON = Binary(
     seconds=30,
 )
 ACTIONLINT = Binary("actionlint", "actionlint", "github.com/rhysd/actionlint/cmd/actionlint", seconds=15)
+# Evaluates queries in tests. None of its ways to find targets is used but a list of them.
+PROMETHEUS = Binary(
+    "prometheus",
+    "prometheus",
+    "github.com/prometheus/prometheus/cmd/prometheus",
+    seconds=150,
+    build_flags=("-tags", "remove_all_sd"),
+)
 ENGINE = (PULUMI.name, LANGUAGE_PYTHON.name)
 SANDBOX = (*ENGINE, *KUBERNETES_BINARIES)
 """What every sandbox runs; `NODE_BINARIES` are for those with real pods, the other programs for tests."""
@@ -55,6 +63,7 @@ BINARIES = {
     KUBEADM.name: KUBEADM,
     CRICTL.name: CRICTL,
     ACTIONLINT.name: ACTIONLINT,
+    PROMETHEUS.name: PROMETHEUS,
 }
 
 # Called with the binary and the seconds spent on it so far, about twice a second while it is built.
