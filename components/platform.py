@@ -25,7 +25,7 @@ from components.kubernetes.tpu_provisioner import TpuProvisioner
 from components.kubernetes.webhook_retry import webhook_gate
 from components.protection import Protection, protected, registered_resources
 from plan import created_pools, multikueue, pod_security, queues, unqueued_tpus
-from plan.charts import DRA_DRIVER, JOBSET, KUEUE
+from plan.charts import DRA_DRIVER, JOBSET, KUEUE, LWS
 from plan.platform import Platform
 
 
@@ -105,7 +105,7 @@ def install_controllers(
     namespaces: Mapping[str, Sequence[pulumi.Resource]],
     jobs: TpuProvisionerIdentity | None,
 ) -> Sequence[pulumi.Resource]:
-    """Device drivers and JobSet in parallel; then Kueue, which queues what they serve; then queues.
+    """Device drivers, JobSet and LeaderWorkerSet in parallel; then Kueue, which queues what they serve; then queues.
 
     Returns what must exist before any other Kueue object; empty without queues.
     """
@@ -120,6 +120,8 @@ def install_controllers(
         after += Claims("claims", platform=platform, access=access, namespaces=namespaces, after=driver).device_classes
     if platform.installs("jobset"):
         after.append(InstalledChart(JOBSET, platform=platform, access=access, opts=protected(platform)).release)
+    if platform.installs("lws"):
+        after.append(InstalledChart(LWS, platform=platform, access=access, opts=protected(platform)).release)
     if limits := created_pools.policy(platform):
         AdmissionPolicy(CREATED_POOLS, "created-pools", policy=limits, access=access)
     if jobs:

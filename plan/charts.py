@@ -6,7 +6,7 @@ from typing import Any
 
 from catalogue.labels import ACCELERATOR_LABEL, DRA_LABEL, TPU_TAINT
 from plan import kueue_configuration
-from plan.controller_sizes import jobset_size, kueue_size
+from plan.controller_sizes import jobset_size, kueue_size, lws_size
 from plan.hosts import on_system_pool
 from plan.platform import Platform
 from platform_config.self_managed import InCluster
@@ -25,7 +25,8 @@ class Chart:
     - `namespace`: its own, not for workloads; `privileged`: whether Pod Security exempts its pods, because they mount
       directories of the host
     - `version`: the chosen version; `values`: the chart's values, all known before anything is registered
-    - `postrender`: Helm's post-renderer
+    - `postrender`: Helm's post-renderer; its path is relative, since it is in the state and a deployment may run from
+      any checkout
     """
 
     part: InCluster
@@ -74,6 +75,15 @@ def _jobset_values(platform: Platform) -> Values:
     }
 
 
+def _lws_values(platform: Platform) -> Values:
+    return {
+        "nodeSelector": on_system_pool(platform),
+        "resources": lws_size().resources(),
+        # The chart's own lacks the profile, and the namespace enforces Pod Security `restricted`.
+        "podSecurityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+    }
+
+
 def _kueue_values(platform: Platform) -> Values:
     """Two replicas, because they serve the webhooks of all queued namespaces."""
     configuration = kueue_configuration.render(kueue_configuration.configuration(platform))
@@ -113,10 +123,24 @@ JOBSET = Chart(
     values=_jobset_values,
     # Without the post-renderer every upgrade of the chart would empty the Secret with the webhook's certificate, and
     # nobody could create a JobSet or its pods until the kubelet has the new one. It removes the Secret's data from the
-    # release. The path is relative, since it is in the state and a deployment may run from any checkout.
+    # release.
     postrender="components/postrender/keep_webhook_certificate",
 )
 """The JobSet controller: jobs that span the hosts of one or several slices."""
+
+LWS = Chart(
+    part="lws",
+    token="tpu:kubernetes:LeaderWorkerSet",
+    reference="oci://registry.k8s.io/lws/charts/lws",
+    release="lws",
+    # The controller's own name for it, where it cannot read the name from its service account.
+    namespace="lws-system",
+    privileged=False,
+    version=lambda software: software.lws.version,
+    values=_lws_values,
+    postrender=None,
+)
+"""The LeaderWorkerSet controller: servers that span the hosts of a slice, one group of pods for each slice."""
 
 KUEUE = Chart(
     part="kueue",
@@ -127,8 +151,9 @@ KUEUE = Chart(
     privileged=False,
     version=lambda software: software.kueue.version,
     values=_kueue_values,
-    postrender=None,
+    # It leaves pods that are not of servers alone, which no value of the chart does.
+    postrender="components/postrender/hold_pods_of_servers",
 )
 """The Kueue controller: admits workloads when their queue has quota for the slices they need."""
 
-CHARTS = (DRA_DRIVER, JOBSET, KUEUE)
+CHARTS = (DRA_DRIVER, JOBSET, LWS, KUEUE)

@@ -25,3 +25,8 @@ def kueue_size(nodes: int) -> Size:
 def jobset_size(nodes: int) -> Size:
     """JobSet's size for that many nodes, from the same source."""
     return Size(1, max(4096, ceil(1.2 * nodes)))
+
+
+def lws_size() -> Size:
+    """LeaderWorkerSet's size. Its chart asks for 1 GiB whatever the size of the cluster; it handles only servers."""
+    return Size(0.5, 1024)

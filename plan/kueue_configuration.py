@@ -18,7 +18,12 @@ from plan.platform import Platform
 OBJECTS_API = "kueue.x-k8s.io/v1beta2"
 """API version of the Kueue objects that the platform makes."""
 
-FRAMEWORKS = ("batch/job", "jobset.x-k8s.io/jobset")
+DISPATCHED = ("batch/job", "jobset.x-k8s.io/jobset")
+"""Kinds of jobs that a manager hands to its workers. Without servers: a manager knows nothing of their state."""
+
+FRAMEWORKS = (*DISPATCHED, "leaderworkerset.x-k8s.io/leaderworkerset", "pod")
+"""Kinds of work that are queued. Kueue queues a server by its pods, so it needs `pod`. Named, it makes the API server
+refuse a server's pods while Kueue does not answer. The post-renderer of Kueue's chart keeps it from other pods."""
 
 
 class _Section(BaseModel):
@@ -106,12 +111,12 @@ class WaitForPodsReady(_Section):
 class Integrations(_Section):
     """Kinds of jobs that are queued."""
 
-    frameworks: tuple[str, ...] = FRAMEWORKS
+    frameworks: tuple[str, ...]
 
     @model_validator(mode="after")
-    def _no_pods(self) -> "Integrations":
-        """With these frameworks a broken Kueue would block the pods of controllers that it needs itself."""
-        blocking = {"pod", "deployment", "statefulset"} & set(self.frameworks)
+    def _nothing_twice(self) -> "Integrations":
+        """With these a pod would be queued by itself and by what made it, and LeaderWorkerSet makes StatefulSets."""
+        blocking = {"deployment", "statefulset"} & set(self.frameworks)
         if blocking:
             raise ValueError(f"frameworks must not contain {', '.join(sorted(blocking))}")
         return self
@@ -177,7 +182,7 @@ class Configuration(_Section):
     manage_jobs_without_queue_name: Literal[False] = False
     managed_jobs_namespace_selector: LabelSelector
     wait_for_pods_ready: WaitForPodsReady
-    integrations: Integrations = Integrations()
+    integrations: Integrations
     fair_sharing: FairSharing | None = None
     resources: Resources = Resources()
     multi_kueue: MultiKueueSettings | None = None
@@ -195,6 +200,7 @@ def configuration(platform: Platform) -> Configuration:
             recovery_timeout=settings.recovery_timeout,
             requeuing_strategy=RequeuingStrategy(backoff_limit_count=settings.retries),
         ),
+        integrations=Integrations(frameworks=FRAMEWORKS if "lws" in platform.used_inside else DISPATCHED),
         fair_sharing=FairSharing() if settings.fair_sharing else None,
         resources=Resources(
             device_class_mappings=(

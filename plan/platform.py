@@ -149,6 +149,7 @@ class Platform(PlatformConfig):
             "dra-driver": "dra" in devices,
             "jobset": True,
             "kueue": bool(self.queues),
+            "lws": any(plan.provisioning.serves for plan in self.slice_plans),
             "namespaces": True,
         }
         return tuple(part for part, is_used in used.items() if is_used)

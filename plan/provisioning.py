@@ -20,6 +20,7 @@ class Provisioning:
     - `declared`: whether the program declares the node pools; if not, they are not in the stack's state
     - `autoscaled`: whether node pools have bounds instead of a fixed number of hosts
     - `by_class`: whether a ComputeClass of its own stands for the slice group
+    - `serves`: whether hosts come for model servers too, and not only for jobs
     - `wait`: how long hosts may take to come, in words; empty where the capacity model decides
     - `begins`: the hosts that exist after `up`, in words; `comes`: what brings further hosts; `goes`: what takes them
       away, and how long that takes. All three empty: the number of hosts does not change.
@@ -29,6 +30,7 @@ class Provisioning:
     declared: bool
     autoscaled: bool
     by_class: bool
+    serves: bool
     wait: str
     begins: str
     comes: str
@@ -41,13 +43,22 @@ class Provisioning:
 
 
 FIXED = Provisioning(
-    name="fixed", declared=True, autoscaled=False, by_class=False, wait="", begins="all hosts", comes="", goes=""
+    name="fixed",
+    declared=True,
+    autoscaled=False,
+    by_class=False,
+    serves=True,
+    wait="",
+    begins="all hosts",
+    comes="",
+    goes="",
 )
 AUTOSCALED = Provisioning(
     name="autoscaled",
     declared=True,
     autoscaled=True,
     by_class=False,
+    serves=True,
     wait="",
     begins="node pools without hosts",
     comes="GKE adds a slice's hosts when pods wait for them",
@@ -58,6 +69,7 @@ COMPUTE_CLASS = Provisioning(
     declared=False,
     autoscaled=True,
     by_class=True,
+    serves=True,
     wait="",
     begins="a ComputeClass and no node pool",
     comes="GKE creates a node pool for each slice that pods wait for",
@@ -68,6 +80,7 @@ TPU_PROVISIONER = Provisioning(
     declared=False,
     autoscaled=False,
     by_class=False,
+    serves=False,
     wait="minutes; a pool that fails is not tried again",
     begins="the controller and no node pool",
     comes="TPU Provisioner creates a node pool for each Job of a JobSet",

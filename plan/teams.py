@@ -27,6 +27,9 @@ class Right:
 IN_NAMESPACE = (
     Right("jobset.x-k8s.io", ("jobsets",), CHANGE),
     Right("jobset.x-k8s.io", ("jobsets/status",), ("get",)),
+    Right("leaderworkerset.x-k8s.io", ("leaderworkersets",), CHANGE),
+    Right("leaderworkerset.x-k8s.io", ("leaderworkersets/scale",), ("get", "update", "patch")),
+    Right("leaderworkerset.x-k8s.io", ("leaderworkersets/status",), ("get",)),
     Right("batch", ("jobs", "cronjobs"), CHANGE),
     Right("batch", ("jobs/status", "cronjobs/status"), ("get",)),
     Right("apps", ("deployments", "statefulsets"), CHANGE),

@@ -1,13 +1,14 @@
 """Refuses pods that request TPUs without a queue, in the namespaces of queues.
 
-Kueue queues only Jobs and JobSets that carry a queue's label. So only these may request chips, and the policy knows
-their pods by their creator, the Job controller. It never trusts labels and owners alone, because anybody can write
-them.
+Of what may request chips, Kueue queues Jobs, JobSets and LeaderWorkerSets that carry a queue's label. So only these may
+request them, and the policy knows their pods by their creator, the Job or StatefulSet controller. It never trusts
+labels and owners alone, because anybody can write them. Pods of a LeaderWorkerSet are also known by Kueue's gate, which
+only Kueue may open: a pod that was made while Kueue did not answer has none, and is refused.
 """
 
 from catalogue.labels import QUEUE_LABEL
 from plan.admission_policy import Check, Match, Policy, one_of
-from plan.charts import JOBSET
+from plan.charts import JOBSET, KUEUE, LWS
 from plan.flavors import DEVICE_PLUGIN_RESOURCE
 from plan.platform import Platform
 
@@ -15,17 +16,29 @@ from plan.platform import Platform
 JOBSET_GROUP = f"system:serviceaccounts:{JOBSET.namespace}"
 # The Job controller: its own account, or the one that all controllers share.
 JOB_CONTROLLERS = ("system:serviceaccount:kube-system:job-controller", "system:kube-controller-manager")
+# The same for a LeaderWorkerSet: its controller makes StatefulSets, whose controller makes the pods.
+LWS_GROUP = f"system:serviceaccounts:{LWS.namespace}"
+STATEFUL_SET_CONTROLLERS = (
+    "system:serviceaccount:kube-system:statefulset-controller",
+    "system:kube-controller-manager",
+)
+KUEUE_GROUP = f"system:serviceaccounts:{KUEUE.namespace}"
+GATE = "kueue.x-k8s.io/admission"
+"""Scheduling gate of a pod that Kueue has not admitted."""
 WRITE_INSTEAD = (
-    f"chips here are shared out by queues: write a Job or a JobSet with the label {QUEUE_LABEL}: QUEUE "
-    "(python -m tools workload train prints one; kubectl get localqueues shows the queues)"
+    "chips here are shared out by queues: write a Job, a JobSet or a LeaderWorkerSet with the label "
+    f"{QUEUE_LABEL}: QUEUE (python -m tools workload prints one; kubectl get localqueues shows the queues)"
 )
 
 
 def _asks(of: str) -> str:
     """CEL: whether the pods of `of` (`object`, or `oldObject` before an update) request TPUs."""
+    group = f"{of}.spec.leaderWorkerTemplate"
     pods = (
         f"(request.kind.kind == 'Pod' ? [{of}.spec] : request.kind.kind == 'JobSet' ? "
-        f"{of}.spec.replicatedJobs.map(j, j.template.spec.template.spec) : [{of}.spec.template.spec])"
+        f"{of}.spec.replicatedJobs.map(j, j.template.spec.template.spec) : "
+        f"request.kind.kind == 'LeaderWorkerSet' ? [{group}.workerTemplate.spec] + "
+        f"(has({group}.leaderTemplate) ? [{group}.leaderTemplate.spec] : []) : [{of}.spec.template.spec])"
     )
     # Any claim counts, because the policy cannot see what the claim's template requests.
     return (
@@ -38,6 +51,10 @@ def _asks(of: str) -> str:
 
 def _queued(of: str) -> str:
     return f"{of}.metadata.?labels[?'{QUEUE_LABEL}'].orValue('') != ''"
+
+
+def _gated(of: str) -> str:
+    return f"{of}.spec.?schedulingGates.orValue([]).exists(g, g.name == '{GATE}')"
 
 
 def _rises(key: str, default: int) -> str:
@@ -53,8 +70,17 @@ VARIABLES = {
         f"request.userInfo.username in {one_of(JOB_CONTROLLERS)} && object.metadata.?ownerReferences.orValue([])"
         ".exists(o, o.kind == 'Job' && o.apiVersion == 'batch/v1' && o.?controller.orValue(false))"
     ),
+    "ofServer": (
+        f"request.kind.kind == 'StatefulSet' ? '{LWS_GROUP}' in request.userInfo.groups : "
+        f"request.kind.kind == 'Pod' && request.userInfo.username in {one_of(STATEFUL_SET_CONTROLLERS)} && "
+        f"{_gated('object')}"
+    ),
+    "opensGate": (
+        f"request.kind.kind == 'Pod' && request.operation == 'UPDATE' && {_gated('oldObject')} && "
+        f"!({_gated('object')}) && !('{KUEUE_GROUP}' in request.userInfo.groups)"
+    ),
     "ofJobSet": f"request.kind.kind == 'Job' && '{JOBSET_GROUP}' in request.userInfo.groups",
-    "isJob": "request.kind.kind in ['Job', 'JobSet']",
+    "isJob": "request.kind.kind in ['Job', 'JobSet', 'LeaderWorkerSet']",
     # JobSet's own Jobs carry no label either: whoever may change them could start more pods than Kueue has counted.
     "grows": (
         f"request.operation == 'UPDATE' && request.kind.kind == 'Job' && !({_queued('oldObject')}) && "
@@ -72,10 +98,11 @@ def policy(platform: Platform) -> Policy | None:
         name=f"{platform.name}-unqueued-tpus",
         namespaces=platform.queue_namespaces,
         matches=(
-            Match("", ("pods",), ("CREATE",)),
+            Match("", ("pods",), ("CREATE", "UPDATE")),
             Match("apps", ("daemonsets", "deployments", "replicasets", "statefulsets"), ("CREATE",)),
             Match("batch", ("jobs",), ("CREATE", "UPDATE")),
             Match("jobset.x-k8s.io", ("jobsets",), ("CREATE", "UPDATE"), version="v1alpha2"),
+            Match("leaderworkerset.x-k8s.io", ("leaderworkersets",), ("CREATE", "UPDATE")),
         ),
         variables=VARIABLES,
         checks=(
@@ -86,6 +113,11 @@ def policy(platform: Platform) -> Policy | None:
                 WRITE_INSTEAD,
             ),
             Check("!variables.grows || !variables.asks", f"a job without a queue takes no more pods: {WRITE_INSTEAD}"),
-            Check("variables.isJob || !variables.asks || variables.ofJob", WRITE_INSTEAD),
+            Check(
+                "variables.isJob || request.operation == 'UPDATE' || !variables.asks || variables.ofJob || "
+                "variables.ofServer",
+                WRITE_INSTEAD,
+            ),
+            Check("!variables.asks || !variables.opensGate", "the pod waits in its queue: only Kueue lets it start"),
         ),
     )

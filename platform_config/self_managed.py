@@ -41,7 +41,7 @@ _PEM_CHECK, _PEM_SCHEMA = text(
     "the cluster's ca.crt, which begins with -----BEGIN CERTIFICATE-----",
 )
 
-InCluster = Literal["device-plugin", "dra-driver", "jobset", "kueue", "namespaces"]
+InCluster = Literal["device-plugin", "dra-driver", "jobset", "kueue", "lws", "namespaces"]
 """What slices and queues need inside a cluster, besides the platform's own objects: software by its name, and the
 namespaces of workloads."""
 

@@ -22,6 +22,13 @@ class JobSet(Model):
     """Chart version of JobSet."""
 
 
+class Lws(Model):
+    """The LeaderWorkerSet controller, which model servers need."""
+
+    version: Literal["0.9.0"] = "0.9.0"
+    """Chart version of LeaderWorkerSet."""
+
+
 class Kueue(Model):
     """The Kueue controller, installed where there are queues."""
 
@@ -70,6 +77,8 @@ class Software(Model):
     """The TPU DRA driver."""
     jobset: JobSet = JobSet()
     """The JobSet controller."""
+    lws: Lws = Lws()
+    """The LeaderWorkerSet controller."""
     kueue: Kueue = Kueue()
     """The Kueue controller."""
     tpu_provisioner: TpuProvisioner = TpuProvisioner()

@@ -11,7 +11,7 @@ from plan.platform import Platform
 from plan.slices import SlicePlan
 from plan.workloads.job import JAX_IMAGE, Job, Manifest, WorkloadError, namespace_of, plan_named
 from plan.workloads.jobset import jobset
-from plan.workloads.server import VLLM_IMAGE, inference_server
+from plan.workloads.server import VLLM_IMAGE, Server, inference_server
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,17 @@ class Request:
     priority: str | None
     image: str | None
     command: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What was asked for of a server besides; None and empty mean: not said."""
+
+    model: str
+    flags: tuple[str, ...]
+    weights: str | None
+    token: str | None
+    several_hosts: bool
 
 
 @dataclass(frozen=True)
@@ -68,12 +79,11 @@ def _variables(written: Sequence[str]) -> Mapping[str, str]:
     return dict(each.split("=", 1) for each in written)
 
 
-def serve(platform: Platform, request: Request, model: str) -> list[Manifest]:
+def serve(platform: Platform, request: Request, serving: Serving) -> list[Manifest]:
     """A model server's objects; raises WorkloadError where it does not fit the platform."""
     plan, job = _job(platform, request, VLLM_IMAGE)
-    if request.command:
-        raise WorkloadError("the server is vLLM: leave out the command after --")
-    return inference_server(platform, plan, job, model)
+    server = Server(job, serving.model, serving.flags, serving.weights, serving.token, serving.several_hosts)
+    return inference_server(platform, plan, server)
 
 
 def _job(platform: Platform, request: Request, default_image: str) -> tuple[SlicePlan, Job]:

@@ -11,7 +11,7 @@ import pulumi_kubernetes as k8s
 from components.known_output import unknown_if_absent
 from components.kubernetes.cluster_access import ClusterAccess
 from plan.charts import KUEUE
-from plan.kueue_configuration import FRAMEWORKS
+from plan.kueue_configuration import DISPATCHED
 from plan.multikueue import ACCOUNT
 from plan.platform import Platform
 
@@ -124,7 +124,7 @@ def watches() -> Rights:
     Kueue v0.19 `pkg/controller/admissionchecks/multikueue/multikueuecluster.go`. It reads queues only for the automatic
     quotas, which are off.
     """
-    jobs = [(*FRAMEWORK_RESOURCES[framework], ("watch",)) for framework in FRAMEWORKS]
+    jobs = [(*FRAMEWORK_RESOURCES[framework], ("watch",)) for framework in DISPATCHED]
     return [("kueue.x-k8s.io", "workloads", ("list", "watch")), *jobs]
 
 
@@ -134,7 +134,7 @@ def writes() -> Rights:
         ("kueue.x-k8s.io", "workloads", WRITE),
         ("kueue.x-k8s.io", "workloads/status", ("get", "patch", "update")),
     ]
-    for group, resource in (FRAMEWORK_RESOURCES[framework] for framework in FRAMEWORKS):
+    for group, resource in (FRAMEWORK_RESOURCES[framework] for framework in DISPATCHED):
         rights += [(group, resource, WRITE), (group, f"{resource}/status", ("get",))]
     return rights
 

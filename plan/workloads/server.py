@@ -1,81 +1,180 @@
-"""A vLLM server: a Job, which Kueue queues and counts, and a Service."""
+"""A vLLM server: a LeaderWorkerSet, which Kueue queues and counts, and a Service in front of its leaders.
 
-from plan import flavors, team_pods
+On several hosts it is experimental. vLLM spreads over them with Ray (kubernetes-sigs/lws v0.9.0,
+docs/examples/vllm/TPU/lws.yaml). The support matrix of vllm-project/tpu-inference, v0.23 to v0.27, calls that untested.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from plan import flavors
 from plan.platform import Platform
-from plan.provisioning import TPU_PROVISIONER
 from plan.slices import SlicePlan
-from plan.workloads.job import Job, Manifest, WorkloadError, check_fit, metadata
-from plan.workloads.pods import devices, placement
+from plan.storage import mounted, stores_of
+from plan.workloads.job import Job, Manifest, WorkloadError, check_fit
+from plan.workloads.leader_worker_set import Group, leader_worker_set, leaders, worker_environment
+from plan.workloads.pods import devices
 
 VLLM_IMAGE = "vllm/vllm-tpu:v0.19.0"
 VLLM_PORT = 8000
-NEVER_GIVE_UP = 2**31 - 1  # the most retries that a Job takes
-TOKEN, TOKEN_SECRET, TOKEN_KEY = "HF_TOKEN", "hf-secret", "hf_api_token"
+VLLM_MODULE = "vllm.entrypoints.openai.api_server"
+HEALTH_PATH = "/health"
+TOKEN, TOKEN_KEY = "HF_TOKEN", "hf_api_token"
+"""The variable with the model hub's token, and the key of a Secret that holds it, as in Google's tutorials."""
+
+OWN_FLAGS = {
+    "--port": "clients find the server by its Service",
+    "--model": "write --model MODEL before the two dashes",
+    "--served-model-name": "write --model MODEL before the two dashes; with --weights it is the name served",
+}
+"""Flags of vLLM that come from here, and what to write instead."""
+
+RAY = "/workspace/vllm/examples/online_serving/multi-node-serving.sh"
+"""Script of the image that forms a Ray cluster of a group's pods."""
 
 
-def inference_server(platform: Platform, plan: SlicePlan, job: Job, model: str) -> list[Manifest]:
-    """A vLLM server on one host for each slice of the job; raises WorkloadError where that does not fit."""
-    if plan.provisioning is TPU_PROVISIONER:
-        raise WorkloadError(
-            f"TPU Provisioner creates hosts of {plan.group} for JobSets only, and a server is none; use slices with"
-            " another provisioning"
-        )
-    if plan.multi_host:
-        raise WorkloadError(f"{plan.group} has {plan.hosts} hosts a slice; a server of this kind fits on one host")
-    check_fit(platform, plan, job)
+@dataclass(frozen=True)
+class Server:
+    """What a person asks for.
+
+    - `job`: name, namespace, queue, priority and image; a slice for each replica
+    - `model`: by its name on the hub, which is also the name that clients ask for
+    - `flags`: further flags of vLLM
+    - `weights`: where they are if not on the hub: `gs://BUCKET/PATH`, or a team's storage as NAME or NAME/PATH
+    - `token`: Secret with the hub's token, as NAME or NAME:KEY
+    - `several_hosts`: whether a slice of several hosts is wanted although that is experimental
+    """
+
+    job: Job
+    model: str
+    flags: Sequence[str] = ()
+    weights: str | None = None
+    token: str | None = None
+    several_hosts: bool = False
+
+
+def inference_server(platform: Platform, plan: SlicePlan, server: Server) -> list[Manifest]:
+    """The server's objects; raises WorkloadError where it does not fit the platform."""
+    _check(platform, plan, server)
     flavor = flavors.flavors(platform)[plan.flavor]
-    labels = {"app": job.name}
-    container = {
-        "name": "vllm",
-        "image": job.image,
-        "command": ["python3", "-m", "vllm.entrypoints.openai.api_server"],
-        "args": [
-            f"--port={VLLM_PORT}",
-            f"--model={model}",
-            f"--tensor-parallel-size={plan.chips_per_host * plan.generation.tensor_cores_as_devices}",
-        ],
-        **_token(platform, job),
-        "ports": [{"containerPort": VLLM_PORT}],
-        "readinessProbe": {"httpGet": {"path": "/health", "port": VLLM_PORT}, "periodSeconds": 10},
-        "volumeMounts": [{"name": "shared-memory", "mountPath": "/dev/shm"}],
-        **devices(plan, flavor, platform.software.dra_driver.capabilities),
-    }
-    pod = {
-        # A failed server restarts on its host; it moves only when the host is lost.
-        "restartPolicy": "OnFailure",
-        **placement(flavor),
-        "containers": [container],
-        "volumes": [{"name": "shared-memory", "emptyDir": {"medium": "Memory"}}],
-    }
-    template: Manifest = {"metadata": {"labels": labels}, "spec": pod}
-    team_pods.add_to_pod(platform, job.namespace, plan, template)
-    of_job = metadata(plan, job)
-    of_job["labels"] = {**labels, **of_job.get("labels", {})}
+    job = server.job
+    volumes: list[Manifest] = [{"name": "shared-memory", "emptyDir": {"medium": "Memory"}}]
+    leader = _container(platform, plan, server)
     return [
-        {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": of_job,
-            "spec": {
-                "parallelism": job.slices,
-                "completions": job.slices,
-                "backoffLimit": NEVER_GIVE_UP,
-                "template": template,
-            },
-        },
+        leader_worker_set(platform, plan, flavor, job, _group(plan, server, leader), volumes),
         {
             "apiVersion": "v1",
             "kind": "Service",
-            "metadata": {"name": job.name, "namespace": job.namespace, "labels": labels},
+            "metadata": {"name": service_name(job), "namespace": job.namespace},
             # Reachable inside the cluster only. The team decides who may reach it from outside.
-            "spec": {"selector": labels, "ports": [{"name": "http", "port": VLLM_PORT, "targetPort": VLLM_PORT}]},
+            "spec": {
+                "selector": leaders(job.name),
+                "ports": [{"name": "http", "port": VLLM_PORT, "targetPort": VLLM_PORT}],
+            },
         },
     ]
 
 
-def _token(platform: Platform, job: Job) -> Manifest:
-    """The model hub's token: from a Secret that somebody made, unless it is among the team's secrets."""
-    team = platform.teams.get(job.namespace)
-    if team and TOKEN in team.secrets:
-        return {}
-    return {"env": [{"name": TOKEN, "valueFrom": {"secretKeyRef": {"name": TOKEN_SECRET, "key": TOKEN_KEY}}}]}
+def service_name(job: Job) -> str:
+    """The Service that clients use. The LeaderWorkerSet's controller makes a headless one of the server's own name."""
+    return f"{job.name}-http"
+
+
+def _check(platform: Platform, plan: SlicePlan, server: Server) -> None:
+    if platform.is_manager:
+        raise WorkloadError("a manager hands on jobs, no servers: print the server with the stack of a worker")
+    if not plan.provisioning.serves:
+        raise WorkloadError(
+            f"TPU Provisioner creates hosts of {plan.group} for JobSets only, and a server is none; use slices with"
+            " another provisioning"
+        )
+    if plan.multi_host and not server.several_hosts:
+        raise WorkloadError(
+            f"{plan.group} has {plan.hosts} hosts a slice, and vLLM on several TPU hosts is experimental: its own"
+            " support matrix calls it untested. Use slices of one host, or say --experimental-multi-host"
+        )
+    if server.several_hosts and not plan.multi_host:
+        raise WorkloadError(f"{plan.group} has one host a slice: leave out --experimental-multi-host")
+    for flag in server.flags:
+        if instead := OWN_FLAGS.get(flag.partition("=")[0]):
+            raise WorkloadError(f"{flag.partition('=')[0]} is not for you to set: {instead}")
+    check_fit(platform, plan, server.job)
+
+
+def _container(platform: Platform, plan: SlicePlan, server: Server) -> Manifest:
+    """The container that answers requests."""
+    environment = [*_token(server), *worker_environment(plan, server.job)]
+    return {
+        "name": "vllm",
+        "image": server.job.image,
+        "command": ["python3", "-m", VLLM_MODULE],
+        "args": [
+            f"--port={VLLM_PORT}",
+            *_model(platform, server),
+            *_default("--tensor-parallel-size", _devices_of_slice(plan), server.flags),
+            *server.flags,
+        ],
+        **({"env": environment} if environment else {}),
+        "ports": [{"containerPort": VLLM_PORT}],
+        "readinessProbe": {"httpGet": {"path": HEALTH_PATH, "port": VLLM_PORT}, "periodSeconds": 10},
+        "volumeMounts": [{"name": "shared-memory", "mountPath": "/dev/shm"}],
+        **devices(plan, flavors.flavors(platform)[plan.flavor], platform.software.dra_driver.capabilities),
+    }
+
+
+def _group(plan: SlicePlan, server: Server, alone: Manifest) -> Group:
+    """The container alone on its host; or one that first waits for the others, and the others, which join it."""
+    if not plan.multi_host:
+        return Group(alone, None)
+    environment = [*alone.get("env", []), {"name": "TPU_MULTIHOST_BACKEND", "value": "ray"}]
+    leads = f'bash {RAY} leader --ray_cluster_size=$LWS_GROUP_SIZE && exec python3 -m {VLLM_MODULE} "$@"'
+    leader = {**alone, "env": environment, "command": ["sh", "-c", leads, "vllm"]}
+    joins = f"exec bash {RAY} worker --ray_address=$LWS_LEADER_ADDRESS"
+    no_requests = ("args", "ports", "readinessProbe")
+    worker = {key: value for key, value in leader.items() if key not in no_requests}
+    return Group(leader, {**worker, "command": ["sh", "-c", joins]})
+
+
+def _devices_of_slice(plan: SlicePlan) -> int:
+    return plan.chips * plan.generation.tensor_cores_as_devices
+
+
+def _default(flag: str, value: int, given: Sequence[str]) -> list[str]:
+    """The flag, unless it is given."""
+    return [] if any(each.partition("=")[0] == flag for each in given) else [f"{flag}={value}"]
+
+
+def _model(platform: Platform, server: Server) -> list[str]:
+    """What vLLM loads: from the hub, from files, or from a bucket that it reads by itself (Run:ai Model Streamer)."""
+    if server.weights is None:
+        return [f"--model={server.model}"]
+    place = _place(platform, server.job.namespace, server.weights)
+    streamed = ["--load-format=runai_streamer"] if place.startswith("gs://") else []
+    return [f"--model={place}", f"--served-model-name={server.model}", *streamed]
+
+
+def _place(platform: Platform, namespace: str, weights: str) -> str:
+    """The address or the path of the weights."""
+    if weights.startswith("gs://"):
+        if not re.fullmatch(r"gs://[a-z0-9][-_.a-z0-9]+/.+", weights):
+            raise WorkloadError(f"--weights {weights} is no folder of a bucket: write gs://BUCKET/PATH")
+        return weights.rstrip("/")
+    name, _, below = weights.strip("/").partition("/")
+    here = {store.name: store.spec.mount for store in mounted(platform, namespace)}
+    addresses = {store.name: store.uri for store in stores_of(platform, namespace)}
+    place = here.get(name) or addresses.get(name)
+    if place is None:
+        known = ", ".join(sorted({*here, *addresses})) or "none"
+        raise WorkloadError(
+            f"{namespace} has no storage called {name}: it has {known}. Write --weights gs://BUCKET/PATH for a bucket"
+        )
+    return "/".join(each for each in (place.rstrip("/"), below) if each)
+
+
+def _token(server: Server) -> list[Manifest]:
+    """The hub's token. Open models need none, and a team may have one among its secrets."""
+    if server.token is None:
+        return []
+    name, _, key = server.token.partition(":")
+    return [{"name": TOKEN, "valueFrom": {"secretKeyRef": {"name": name, "key": key or TOKEN_KEY}}}]

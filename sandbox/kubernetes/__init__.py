@@ -1,8 +1,8 @@
 """The sandbox's Kubernetes side: real control planes behind emulated GKE clusters and control-plane machines.
 
-Real: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, the JobSet and Kueue controllers, helm and their
-charts; how a machine joins (discovery, bootstrap token, signed certificate, NodeRestriction). Simulated: kubelets
-(kwok), node pools turned into Nodes, GKE's autoscaler, the DRA driver's node plugin, the device plugin and the
+Real: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, the JobSet, LeaderWorkerSet and Kueue controllers,
+helm and their charts; how a machine joins (discovery, bootstrap token, signed certificate, NodeRestriction). Simulated:
+kubelets (kwok), node pools turned into Nodes, GKE's autoscaler, the DRA driver's node plugin, the device plugin and the
 cloud-controller-manager of self-managed clusters.
 
 For whoever hosts clusters (the Google Cloud emulator):

@@ -1,4 +1,5 @@
-"""Files that upstream Go modules carry beside their code: kwok's stages, the JobSet and Kueue charts, a CRD of GKE's.
+"""Files that upstream Go modules carry beside their code: kwok's stages, charts of JobSet, Kueue and
+LeaderWorkerSet, a CRD of GKE's.
 
 The modules are the ones the toolchain pins. What is needed is copied or packaged once into the per-user cache, so that
 the Go module cache may be cleared afterwards.
@@ -20,7 +21,7 @@ from typing import Any
 import yaml
 
 from sandbox import toolchain
-from sandbox.toolchain.kubernetes_binaries import JOBSET_VERSION, KUEUE_VERSION, KWOK_VERSION
+from sandbox.toolchain.kubernetes_binaries import JOBSET_VERSION, KUEUE_VERSION, KWOK_VERSION, LWS_VERSION
 
 DRA_DRIVER = Path(__file__).parent / "charts" / "dra-driver-google-tpu"
 _KWOK = f"sigs.k8s.io/kwok@v{KWOK_VERSION}"
@@ -81,6 +82,16 @@ def kueue_chart() -> Path:
             values["kueueViz"][side]["image"] |= _released_image(f"kueue/kueueviz-{side}", KUEUE_VERSION)
 
     return _packaged_module_chart("kueue", KUEUE_VERSION, released)
+
+
+def lws_chart() -> Path:
+    """The released LeaderWorkerSet chart as an archive: the module's chart with the released image (its release
+    script)."""
+
+    def released(values: dict[str, Any]) -> None:
+        values["image"]["manager"] |= _released_image("lws/lws", LWS_VERSION)
+
+    return _packaged_module_chart("lws", LWS_VERSION, released)
 
 
 def dra_driver_versions() -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The JobSet and Kueue controllers behind the pods of their charts.
+"""The JobSet, Kueue and LeaderWorkerSet controllers behind the pods of their charts.
 
 The configuration file and the certificate that the pod mounts are those of the cluster; addresses in the configuration
 are replaced by local ones, and leader election is off.
@@ -26,11 +26,11 @@ from sandbox.kubernetes.hosting import Command, HostedImage, kubeconfig
 from sandbox.kubernetes.pki import CertificateAuthority
 from sandbox.kubernetes.supervisor import free_ports
 from sandbox.kubernetes.visibility import VisibilityStub
-from sandbox.toolchain.kubernetes_binaries import JOBSET_VERSION, KUEUE_VERSION
+from sandbox.toolchain.kubernetes_binaries import JOBSET_VERSION, KUEUE_VERSION, LWS_VERSION
 
 CONFIG_PATH = "/controller_manager_config.yaml"
 CERTIFICATE_PATH = "/tmp/k8s-webhook-server/serving-certs"
-WEBHOOK_PORT, VISIBILITY_PORT = 9443, 8082  # container ports of both charts
+WEBHOOK_PORT, VISIBILITY_PORT = 9443, 8082  # container ports of the charts
 WEBHOOK_KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _ADMISSION = "admissionregistration.k8s.io/v1"
 
@@ -50,6 +50,10 @@ def _local_kueue(configuration: Configuration, arguments: list[str]) -> None:
 def _local_jobset(configuration: Configuration, arguments: list[str]) -> None:
     """JobSet's certificate rotator waits for a file in a fixed folder of /tmp: the host makes the certificate."""
     configuration["internalCertManagement"] = {"enable": False}
+
+
+def _local_lws(configuration: Configuration, arguments: list[str]) -> None:
+    """LeaderWorkerSet needs no more than every controller: it makes its certificate where it is told to look for it."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +194,7 @@ def _hosted(image: str, controller: Controller) -> HostedImage:
 
 CHART_IMAGES = (
     _hosted(f"registry.k8s.io/kueue/kueue:v{KUEUE_VERSION}", Controller("kueue", _local_kueue)),
+    _hosted(f"registry.k8s.io/lws/lws:v{LWS_VERSION}", Controller("lws", _local_lws)),
     _hosted(
         f"registry.k8s.io/jobset/jobset:v{JOBSET_VERSION}", Controller("jobset", _local_jobset, own_certificate=True)
     ),

@@ -29,7 +29,7 @@ from sandbox.kubernetes import assets
 from sandbox.kubernetes.pki import CertificateAuthority
 from sandbox.kubernetes.tunnels import NO_PROXY, Tunnel, TunnelServer
 from sandbox.toolchain import ToolchainError
-from sandbox.toolchain.kubernetes_binaries import JOBSET_VERSION, KUEUE_VERSION
+from sandbox.toolchain.kubernetes_binaries import JOBSET_VERSION, KUEUE_VERSION, LWS_VERSION
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class Source:
 SOURCES: Mapping[str, Source] = {
     "oci://registry.k8s.io/jobset/charts/jobset": Source((JOBSET_VERSION,), lambda _version: assets.jobset_chart()),
     "oci://registry.k8s.io/kueue/charts/kueue": Source((KUEUE_VERSION,), lambda _version: assets.kueue_chart()),
+    "oci://registry.k8s.io/lws/charts/lws": Source((LWS_VERSION,), lambda _version: assets.lws_chart()),
     "oci://registry.k8s.io/dra-driver-google/charts/dra-driver-google-tpu": Source(
         assets.dra_driver_versions(), assets.dra_driver_chart
     ),

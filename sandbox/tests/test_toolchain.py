@@ -121,7 +121,7 @@ def test_every_binary_has_its_module_with_checksums() -> None:
 
 
 def test_a_sandbox_is_made_of_what_it_runs_and_not_of_what_tests_run() -> None:
-    assert {*PROGRAMS, "jobset", "kueue", "helm", "kubectl"} == set(toolchain.SANDBOX) - set(toolchain.ENGINE)
+    assert {*PROGRAMS, "jobset", "kueue", "lws", "helm", "kubectl"} == set(toolchain.SANDBOX) - set(toolchain.ENGINE)
     others = set(toolchain.BINARIES) - set(toolchain.SANDBOX)
     assert others == {"kubeadm", "crictl", "actionlint", *toolchain.NODE_BINARIES}
 

@@ -1,5 +1,5 @@
-"""The control plane's programs as rows of the toolchain: Kubernetes, etcd, kwok, JobSet, Kueue, helm, kubectl; and
-kubeadm and crictl, which no sandbox runs."""
+"""The control plane's programs as rows of the toolchain: Kubernetes, etcd, kwok, JobSet, Kueue, LeaderWorkerSet, helm,
+kubectl; and kubeadm and crictl, which no sandbox runs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ KUBERNETES_VERSION = pinned_version("kubernetes", "k8s.io/kubernetes")
 JOBSET_VERSION = pinned_version("kubernetes", "sigs.k8s.io/jobset")
 KWOK_VERSION = pinned_version("kubernetes", "sigs.k8s.io/kwok")
 KUEUE_VERSION = pinned_version("kueue", "sigs.k8s.io/kueue")
+LWS_VERSION = pinned_version("kueue", "sigs.k8s.io/lws")
 HELM_VERSION = pinned_version("helm", "helm.sh/helm/v3")
 _MAJOR, _MINOR, _ = KUBERNETES_VERSION.split(".")
 
@@ -47,6 +48,14 @@ _ROWS = (
         "sigs.k8s.io/kueue/cmd/kueue",
         seconds=228,
         ldflags=f"-s -w -X sigs.k8s.io/kueue/pkg/version.GitVersion=v{KUEUE_VERSION}",
+    ),
+    # Kueue's module pins it, and nearly all packages are those of Kueue, which is built before.
+    Binary(
+        "lws",
+        "kueue",
+        "sigs.k8s.io/lws/cmd",
+        seconds=40,
+        ldflags=f"-s -w -X sigs.k8s.io/lws/pkg/version.GitVersion=v{LWS_VERSION}",
     ),
     Binary(
         "helm",

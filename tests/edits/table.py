@@ -373,6 +373,7 @@ def _inside() -> Iterator[Row]:
     yield both({"software.kueue.refuse_unqueued": False}, ADDED)
     yield both({"software.kueue.version": "0.19.1"}, REFUSED)
     yield both({"software.jobset.version": "0.11.0"}, REFUSED)
+    yield both({"software.lws.version": "0.8.0"}, REFUSED)
     yield Row({"multikueue": {"role": "worker"}}, IN_PLACE, REFUSED, words="`multikueue.role`: worker")
     yield gke({"multikueue.token": "second"}, IN_PLACE, {"multikueue": {"role": "worker"}})
     front = {

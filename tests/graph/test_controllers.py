@@ -171,3 +171,47 @@ data:
         )
         assert ROOT / jobset.object["postrender"] == self.path
         assert not Path(jobset.object["postrender"]).is_absolute()
+
+
+class TestPostRendererOfKueue:
+    """Kueue's webhooks of pods see the pods of servers, and no others."""
+
+    path = ROOT / "components" / "postrender" / "hold_pods_of_servers"
+    chart = """\
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+webhooks:
+  - clientConfig: {}
+    name: mpod.kb.io
+    failurePolicy: Fail
+  - clientConfig: {}
+    name: mjob.kb.io
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+webhooks:
+  - clientConfig: {}
+    name: vpod.kb.io
+"""
+
+    def run(self, text: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, self.path], input=text, capture_output=True, text=True, check=False)
+
+    def test_it_adds_a_selector_of_objects_and_nothing_else(self) -> None:
+        before = [item["webhooks"] for item in yaml.safe_load_all(self.chart) if item]
+        selector = {"matchExpressions": [{"key": "leaderworkerset.sigs.k8s.io/name", "operator": "Exists"}]}
+        for webhooks in before:
+            webhooks[0]["objectSelector"] = selector
+        assert [item["webhooks"] for item in yaml.safe_load_all(self.run(self.chart).stdout) if item] == before
+
+    def test_it_says_when_the_chart_has_another_form(self) -> None:
+        result = self.run(self.chart.replace("vpod.kb.io", "other"))
+        assert result.returncode == 1
+        assert "0 webhooks vpod.kb.io" in result.stderr
+
+    def test_the_release_names_it_by_a_path_of_the_project(self) -> None:
+        (kueue,) = (
+            r for r in recorded(STACKS[0], preview=False).of_type(RELEASE).values() if r.object["name"] == "kueue"
+        )
+        assert kueue.object["postrender"] == "components/postrender/hold_pods_of_servers"

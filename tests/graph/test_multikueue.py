@@ -10,7 +10,7 @@ import yaml
 from pulumi.runtime import mocks, rpc
 
 from components.kubernetes.multikueue_worker import FRAMEWORK_RESOURCES
-from plan.kueue_configuration import FRAMEWORKS
+from plan.kueue_configuration import DISPATCHED
 from tests.graph.recording import GraphMonitor, Preview, Update, inputs, reachable, record_main, short
 from tests.graph.test_stacks import check_in_cluster_options
 from tests.schema.test_kubernetes_objects import validate, whole_numbers
@@ -153,8 +153,8 @@ def test_another_name_makes_another_token(monkeypatch: pytest.MonkeyPatch) -> No
     assert named(graph, SECRET, "multikueue-manager-token-2026-11")["type"] == "kubernetes.io/service-account-token"
 
 
-def test_every_framework_that_is_queued_can_be_handed_out() -> None:
-    assert set(FRAMEWORKS) <= set(FRAMEWORK_RESOURCES)
+def test_every_framework_that_a_manager_queues_can_be_handed_out() -> None:
+    assert set(DISPATCHED) == set(FRAMEWORK_RESOURCES)
 
 
 def test_a_worker_exports_a_kubeconfig_that_kueue_accepts(worker_graph: GraphMonitor) -> None:

@@ -23,6 +23,7 @@ COMPONENTS = {
     "device-plugin": ("tpu:kubernetes:DevicePlugin",),
     "dra-driver": ("tpu:kubernetes:DraDriver",),
     "jobset": ("tpu:kubernetes:JobSet",),
+    "lws": ("tpu:kubernetes:LeaderWorkerSet",),
     "kueue": ("tpu:kubernetes:Kueue", "tpu:kubernetes:UnqueuedTpus"),
     "namespaces": ("tpu:kubernetes:Namespaces", "tpu:kubernetes:PodSecurity"),
 }

@@ -10,7 +10,7 @@ from plan.flavors import Flavor, flavors
 from plan.platform import Platform
 from plan.workloads.job import Job, WorkloadError
 from plan.workloads.jobset import jobset
-from plan.workloads.server import inference_server
+from plan.workloads.server import Server, inference_server
 from tests.platforms import ZONES, load
 
 Json = dict[str, Any]
@@ -157,7 +157,7 @@ def test_single_hosts_of_tpu_provisioner_have_exclusive_topology_too() -> None:
 def test_a_server_is_no_jobset_so_tpu_provisioner_creates_nothing_for_it() -> None:
     platform = by_provisioner("spot")
     with pytest.raises(WorkloadError, match="for JobSets only"):
-        inference_server(platform, platform.slice_plans[0], Job("a", "team-a", 1), "m")
+        inference_server(platform, platform.slice_plans[0], Server(Job("a", "team-a", 1), "m"))
 
 
 def test_a_class_of_tpu7x_uses_the_platforms_own_policy() -> None:

@@ -105,13 +105,18 @@ def test_pods_ready_is_always_said() -> None:
     value = kueue_configuration.configuration(platform({"a": V6E}))
     read = yaml.safe_load(kueue_configuration.render(value))
     assert read["waitForPodsReady"]["timeout"] == "3600s"
-    assert read["integrations"]["frameworks"] == ["batch/job", "jobset.x-k8s.io/jobset"]
+    assert read["integrations"]["frameworks"] == [
+        "batch/job",
+        "jobset.x-k8s.io/jobset",
+        "leaderworkerset.x-k8s.io/leaderworkerset",
+        "pod",
+    ]
     assert read["managedJobsNamespaceSelector"] == {"matchLabels": {"tpu-platform/queues": "true"}}
     assert "deviceClassMappings" not in read["resources"] or not read["resources"]["deviceClassMappings"]
 
 
-@pytest.mark.parametrize("framework", ["pod", "deployment", "statefulset"])
-def test_frameworks_that_block_controllers_are_refused(framework: str) -> None:
+@pytest.mark.parametrize("framework", ["deployment", "statefulset"])
+def test_frameworks_that_queue_pods_twice_are_refused(framework: str) -> None:
     with pytest.raises(ValueError, match=framework):
         kueue_configuration.Integrations(frameworks=("batch/job", framework))
 

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from plan.workloads.server import TOKEN_KEY, TOKEN_SECRET, VLLM_PORT
+from plan.workloads.leader_worker_set import SET_LABEL
+from plan.workloads.server import VLLM_PORT
 from sandbox import workload
 from sandbox.hosts.choice import Choice
 from sandbox.kubernetes import assets
@@ -139,28 +140,20 @@ def test_a_server_is_reached_by_the_name_of_its_service(stack: tuple[Project, st
     ]
     printed = check_output([*tool, "-f", f"Pulumi.{name}.yaml"], cwd=project.folder, text=True)
     with client:
-        client.create(
-            {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "metadata": {"name": TOKEN_SECRET, "namespace": "team"},
-                "stringData": {TOKEN_KEY: "none"},
-            }
-        )
-        for each in json.loads(printed):
-            client.create(each)
-        eventually("the server is ready", lambda: has_endpoint(client, "serve", "team"))
-        [pod] = client.list_all("v1", "Pod", "team", labelSelector="app=serve")
+        server, service = (client.create(each) for each in json.loads(printed))
+        assert service["metadata"]["name"] == "serve-http"
+        eventually("the server is ready", lambda: has_endpoint(client, "serve-http", "team"))
+        [pod] = client.list_all("v1", "Pod", "team", labelSelector=f"{SET_LABEL}=serve")
         answer = json.loads(kubectl(project, "exec", pod["metadata"]["name"], "--", "python", "-c", ASKING))
         assert answer["choices"][0]["text"] == " one two"
-        assert "serves acme/tiny on 4 devices" in kubectl(project, "logs", "job/serve")
-        client.delete({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "serve", "namespace": "team"}})
+        assert "serves acme/tiny on 4 devices" in kubectl(project, "logs", pod["metadata"]["name"])
+        client.delete(server)
 
 
 ASKING = f"""
 import json, urllib.request
 asked = json.dumps({{"prompt": "one two three", "max_tokens": 2}}).encode()
-print(urllib.request.urlopen("http://serve.team:{VLLM_PORT}/v1/completions", asked).read().decode())
+print(urllib.request.urlopen("http://serve-http.team:{VLLM_PORT}/v1/completions", asked).read().decode())
 """
 
 

@@ -11,7 +11,7 @@ from plan import pod_security
 from plan.admission_policy import Policy
 from plan.workloads.job import Job
 from plan.workloads.jobset import jobset
-from plan.workloads.server import inference_server
+from plan.workloads.server import Server, inference_server
 from sandbox.kubernetes.api import ApiClient, ApiError, Object
 from tests.platforms import load
 from tests.sandbox.admission import bare_cluster, install, within
@@ -135,8 +135,8 @@ def test_the_generated_workloads_are_accepted(client: ApiClient) -> None:
     (plan,) = PLATFORM.slice_plans
     job = jobset(PLATFORM, plan, Job("train", OURS, 1))
     of_job = job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-    server, _ = inference_server(PLATFORM, plan, Job("serve", OURS, 1), "m")
-    of_server = server["spec"]["template"]["spec"]
+    server, _ = inference_server(PLATFORM, plan, Server(Job("serve", OURS, 1), "m"))
+    of_server = server["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
     for spec in (of_job, of_server):
         assert spec["containers"][0]["securityContext"]["capabilities"]["add"] == ["IPC_LOCK", "SYS_RESOURCE"]
         assert not refused(client, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}, OURS)

@@ -14,7 +14,6 @@ from catalogue.labels import FLAVOR_LABEL, QUEUE_LABEL
 from plan import flavors, kueue_configuration
 from plan.workloads.job import Job
 from plan.workloads.jobset import jobset
-from plan.workloads.server import inference_server
 from sandbox.kubernetes.api import ApiClient, ApiError, Object, is_true
 from sandbox.kubernetes.gke import GkeCluster
 from sandbox.kubernetes.registry import ChartRegistry
@@ -207,7 +206,7 @@ def test_a_job_without_tpus_is_admitted_at_once_where_jobs_go_to_a_queue(client:
 def test_what_would_go_past_the_queues_is_refused(client: ApiClient, bypass: Object) -> None:
     """M2. The message says what to write instead; labels and owners that anybody can write change nothing."""
     said = refused(client, bypass)
-    assert f"write a Job or a JobSet with the label {QUEUE_LABEL}: QUEUE" in said
+    assert f"write a Job, a JobSet or a LeaderWorkerSet with the label {QUEUE_LABEL}: QUEUE" in said
 
 
 def test_a_job_that_claims_to_be_part_of_a_jobset_is_refused(client: ApiClient) -> None:
@@ -288,22 +287,3 @@ def test_a_job_of_a_jobset_takes_no_more_pods_than_kueue_has_counted(client: Api
         client.patch({"apiVersion": "batch/v1", "kind": "Job", **job}, wider)
     client.delete(made)
     within(PATIENCE, lambda: not started())
-
-
-def test_a_server_is_admitted_by_its_queue_and_counted(client: ApiClient) -> None:
-    """M2: it was a Deployment, which Kueue neither held back nor counted."""
-    server, service = inference_server(PLATFORM, PLAN, Job("server", BOTH, 2, queue="two"), "model")
-    annotations = server["spec"]["template"]["metadata"].setdefault("annotations", {})
-    annotations["sandbox/run-for"] = "600s"
-    job = client.create(server)
-    client.create(service)
-    admitted(client, job)
-    within(PATIENCE, lambda: chips(client, "two") == 2)
-
-    def running() -> bool:
-        pods = client.list_all("v1", "Pod", BOTH, labelSelector="app=server")
-        return [pod["status"].get("phase") for pod in pods] == ["Running"] * 2
-
-    within(PATIENCE, running)
-    client.delete(job)
-    within(PATIENCE, lambda: chips(client, "two") == 0)

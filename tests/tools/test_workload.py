@@ -26,18 +26,9 @@ def train(file: Path, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["workload", "train", "-f", str(file), *arguments])
 
 
-def serve(file: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(app, ["workload", "serve", "-f", str(file), *arguments])
-
-
 def printed(file: Path, *arguments: str) -> list[Any]:
     """Objects of a job."""
     return documents(train(file, *arguments))
-
-
-def served(file: Path, *arguments: str) -> list[Any]:
-    """Objects of a server."""
-    return documents(serve(file, *arguments))
 
 
 def documents(result: Result) -> list[Any]:
@@ -66,11 +57,6 @@ def pod_spec(jobset: Any) -> Any:
 )
 def test_manifests_are_valid(file: Path, arguments: list[str]) -> None:
     for manifest in printed(file, *arguments):
-        validate(manifest)
-
-
-def test_manifests_of_servers_are_valid() -> None:
-    for manifest in served(DEV, "serve", "--model", "google/gemma-3-1b-it"):
         validate(manifest)
 
 
@@ -160,23 +146,6 @@ def test_the_command_after_two_dashes_is_the_containers() -> None:
     assert container["command"] == ["python", "train.py", "--steps=5"]
 
 
-def test_a_model_server_reads_its_token_from_a_secret() -> None:
-    job, service = served(DEV, "serve", "--model", "google/gemma-3-1b-it")
-    (container,) = job["spec"]["template"]["spec"]["containers"]
-    assert container["env"][0]["valueFrom"]["secretKeyRef"] == {"name": "hf-secret", "key": "hf_api_token"}
-    assert "--model=google/gemma-3-1b-it" in container["args"]
-    assert "type" not in service["spec"], "a public address is nobody's default"
-
-
-def test_a_model_server_goes_through_its_queue() -> None:
-    """M2: it was a Deployment, whose pods Kueue neither holds back nor counts."""
-    job, _ = served(DEV, "serve", "--model", "m", "--queue", "team")
-    assert job["kind"] == "Job"
-    assert job["metadata"]["namespace"] == "team"
-    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
-    assert job["spec"]["parallelism"] == job["spec"]["completions"] == 1
-
-
 def test_the_default_images_pass_the_policy_pack() -> None:
     """The job's default image was `:latest`, which the policy image-pinned refuses."""
     for images in (JAX_IMAGE, VLLM_IMAGE):
@@ -206,18 +175,6 @@ def refused(result: Result, said: str) -> None:
     assert result.exit_code == 1
     assert said in result.stderr
     assert "Traceback" not in result.output
-
-
-@pytest.mark.parametrize(
-    ("file", "arguments", "said"),
-    [
-        (RECIPE, ["pair", "--model", "m"], "2 hosts a slice"),
-        (DEV, ["serve", "--model", "m", "--", "python"], "leave out the command"),
-        (DEV, ["serve", "--model", "m", "--replicas", "2"], "2 slices of serve asked for, the platform has 1"),
-    ],
-)
-def test_a_server_that_does_not_fit_is_refused(file: Path, arguments: list[str], said: str) -> None:
-    refused(serve(file, *arguments), said)
 
 
 @pytest.mark.parametrize(
@@ -267,15 +224,6 @@ def test_a_job_that_its_queue_can_never_have_the_slices_for_is_refused(
             assert f"queue lonely can never have {count} slices of train" in result.stderr
 
 
-def test_the_page_makes_the_secret_where_the_server_runs() -> None:
-    """B5 of users.md."""
-    page = (ROOT / "docs" / "workloads.md").read_text()
-    (secret,) = (line for line in page.splitlines() if "create secret" in line)
-    (server,) = (line for line in page.splitlines() if "workload serve" in line)
-    namespace = server.partition(" -n ")[2].split()[0]
-    assert f"kubectl -n {namespace} " in secret
-
-
 MOUNTS = [
     {"name": "storage-checkpoints", "mountPath": "/checkpoints"},
     {"name": "storage-data", "mountPath": "/data", "readOnly": True},
@@ -307,20 +255,6 @@ def test_a_job_of_a_team_has_its_buckets_and_secrets() -> None:
         "fuse" in key for key in jobset["metadata"]["annotations"]
     )
     assert "serviceAccountName" not in template["spec"]
-
-
-def test_a_server_of_a_team_takes_its_token_from_the_teams_secrets() -> None:
-    job, _ = served(TEAM, "serve", "--model", "google/gemma-3-1b-it", "--queue", "research")
-    validate(job)
-    (container,) = job["spec"]["template"]["spec"]["containers"]
-    assert container["envFrom"] == [{"secretRef": {"name": "secrets"}}]
-    assert "HF_TOKEN" not in [each["name"] for each in container["env"]]
-    assert container["image"] == f"us-east5-docker.pkg.dev/my-project/tpu-team-hub/{VLLM_IMAGE}"
-    assert container["volumeMounts"][1:] == MOUNTS
-    job, _ = served(TEAM, "serve", "--model", "google/gemma-3-1b-it", "--queue", "product")
-    (container,) = job["spec"]["template"]["spec"]["containers"]
-    assert "HF_TOKEN" in [each["name"] for each in container["env"]], "this team has no such secret"
-    assert "envFrom" not in container
 
 
 def test_a_job_of_a_namespace_that_is_no_team_gets_nothing_of_teams() -> None:

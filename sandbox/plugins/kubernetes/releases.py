@@ -63,10 +63,13 @@ REPLACING = {"name", "namespace"}
 
 
 class PostRenderingHelm(Helm):
-    """helm that hands what a chart renders to an executable, as it does for `--post-renderer`."""
+    """helm that hands what a chart renders to an executable, as it does for `--post-renderer`.
 
-    def __init__(self, kubeconfig: Path, post_renderer: str) -> None:
-        super().__init__(kubeconfig, _registry())
+    `registry`: the variables that lead to the registry with the charts; those of this process if unset.
+    """
+
+    def __init__(self, kubeconfig: Path, post_renderer: str, registry: Mapping[str, str] | None = None) -> None:
+        super().__init__(kubeconfig, _registry() if registry is None else registry)
         self._post_renderer = post_renderer
 
     def _run(self, arguments: list[str]) -> str:

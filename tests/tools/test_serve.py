@@ -1,0 +1,238 @@
+"""`python -m tools workload serve`: servers that fit the platform's slices, and clear refusals where none would."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from catalogue.labels import FLAVOR_LABEL
+from plan.workloads.server import VLLM_IMAGE
+from rules.load import load_stack_file
+from tests.graph.recording import ROOT
+from tests.platforms import SELF_MANAGED
+from tests.schema.test_kubernetes_objects import validate
+from tests.tools.test_workload import DEV, MOUNTS, RECIPE, TEAM, documents, refused
+from tools.__main__ import app
+
+GEMMA = ("--model", "google/gemma-3-1b-it")
+SEVERAL = "--experimental-multi-host"
+PROVISIONER = ROOT / "Pulumi.provisioner.yaml"
+
+
+def serve(file: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["workload", "serve", "-f", str(file), *arguments])
+
+
+def served(file: Path, *arguments: str) -> list[Any]:
+    """Objects of a server."""
+    return documents(serve(file, *arguments))
+
+
+def template(server: Any, which: str = "workerTemplate") -> Any:
+    return server["spec"]["leaderWorkerTemplate"][which]
+
+
+def container(server: Any, which: str = "workerTemplate") -> Any:
+    (found,) = template(server, which)["spec"]["containers"]
+    return found
+
+
+@pytest.fixture
+def teams(stack_file: Any) -> Path:
+    """A stack file with a team that has a bucket with and one without a mount, and a disk; five slices of a host."""
+    storage = {
+        "models": {"bucket": "acme-models", "mount": "/models"},
+        "raw": {"bucket": "acme-raw"},
+        "fast": {"disk": "gemma", "mount": "/fast"},
+    }
+    file: Path = stack_file(
+        {"chips": {"machine_type": "ct6e-standard-4t", "topology": "2x2", "count": 5}},
+        teams={"a": {"storage": storage}},
+        queues={"q": {"namespaces": ["a"], "slices": {"chips": 5}}},
+    )
+    return file
+
+
+@pytest.mark.parametrize(
+    ("file", "arguments"),
+    [
+        (DEV, ["serve"]),
+        (DEV, ["serve", "--queue", "team"]),
+        (TEAM, ["serve", "--queue", "product"]),
+        (RECIPE, ["pair", "--queue", "research", SEVERAL]),
+    ],
+)
+def test_servers_are_valid(file: Path, arguments: list[str]) -> None:
+    server, service = served(file, *arguments, *GEMMA)
+    validate(server)
+    validate(service)
+    assert "type" not in service["spec"], "a public address is nobody's default"
+
+
+def test_a_server_goes_through_its_queue_as_one_pod_for_each_slice(teams: Path) -> None:
+    """M2: it was a Deployment, whose pods Kueue neither holds back nor counts."""
+    server, service = served(teams, "chips", *GEMMA, "--queue", "q")
+    assert (server["kind"], server["metadata"]["name"], server["metadata"]["namespace"]) == (
+        "LeaderWorkerSet",
+        "chips",
+        "a",
+    )
+    assert server["metadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "q"}
+    assert "annotations" not in server["metadata"], "hosts of one group share their node pool"
+    assert server["spec"]["replicas"] == 1, "never all slices unasked"
+    assert server["spec"]["leaderWorkerTemplate"]["size"] == 1
+    assert "leaderTemplate" not in server["spec"]["leaderWorkerTemplate"]
+    assert container(server)["resources"]["limits"] == {"google.com/tpu": 4}
+    assert service["metadata"]["name"] != server["metadata"]["name"], "that is the controller's own headless Service"
+    assert service["spec"]["selector"] == {
+        "leaderworkerset.sigs.k8s.io/name": "chips",
+        "leaderworkerset.sigs.k8s.io/worker-index": "0",
+    }
+    (port,) = service["spec"]["ports"]
+    assert container(server)["readinessProbe"]["httpGet"] == {"path": "/health", "port": port["targetPort"]}
+
+
+def test_a_pod_selects_the_labels_that_its_pool_declares() -> None:
+    (plan,) = load_stack_file(DEV).slice_plans
+    server, _ = served(DEV, "serve", *GEMMA)
+    assert template(server)["spec"]["nodeSelector"][FLAVOR_LABEL] == plan.labels[FLAVOR_LABEL]
+    assert template(server)["spec"]["resourceClaims"]
+
+
+def test_as_many_servers_as_asked_for(teams: Path) -> None:
+    assert served(teams, "chips", *GEMMA, "--replicas", "3")[0]["spec"]["replicas"] == 3
+    refused(serve(teams, "chips", *GEMMA, "--replicas", "6"), "6 slices of chips asked for, the platform has 5")
+
+
+def test_flags_after_two_dashes_are_vllms(teams: Path) -> None:
+    server, _ = served(teams, "chips", *GEMMA, "--", "--max-model-len=2048", "--enforce-eager")
+    assert container(server)["args"] == [
+        "--port=8000",
+        "--model=google/gemma-3-1b-it",
+        "--tensor-parallel-size=4",
+        "--max-model-len=2048",
+        "--enforce-eager",
+    ]
+    server, _ = served(teams, "chips", *GEMMA, "--", "--tensor-parallel-size", "2", "--data-parallel-size", "2")
+    assert not [each for each in container(server)["args"] if each.startswith("--tensor-parallel-size=")]
+
+
+@pytest.mark.parametrize("flag", ["--port", "--model", "--served-model-name"])
+def test_flags_that_the_tool_sets_are_refused(flag: str) -> None:
+    for given in ([flag, "1"], [f"{flag}=1"]):
+        refused(serve(DEV, "serve", *GEMMA, "--", *given), f"{flag} is not for you to set")
+
+
+def test_an_open_model_needs_no_token() -> None:
+    assert "env" not in container(served(DEV, "serve", *GEMMA)[0])
+
+
+def test_a_token_comes_from_a_secret() -> None:
+    for given, key in (("hf-secret", "hf_api_token"), ("hf-secret:token", "token")):
+        (variable,) = container(served(DEV, "serve", *GEMMA, "--token", given)[0])["env"]
+        assert variable == {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-secret", "key": key}}}
+
+
+def test_a_team_brings_its_token_and_its_storage() -> None:
+    server, _ = served(TEAM, "serve", *GEMMA, "--queue", "research")
+    validate(server)
+    found = container(server)
+    assert found["envFrom"] == [{"secretRef": {"name": "secrets"}}]
+    assert "HF_TOKEN" not in [each["name"] for each in found["env"]]
+    assert found["image"] == f"us-east5-docker.pkg.dev/my-project/tpu-team-hub/{VLLM_IMAGE}"
+    assert found["volumeMounts"][1:] == MOUNTS
+    assert template(server)["metadata"]["annotations"]["gke-gcsfuse/volumes"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("weights", "place", "streamed"),
+    [
+        ("models/gemma", "/models/gemma", False),
+        ("fast", "/fast", False),
+        ("raw/gemma/", "gs://acme-raw/gemma", True),
+        ("gs://elsewhere/gemma", "gs://elsewhere/gemma", True),
+    ],
+)
+def test_weights_come_from_files_or_from_a_bucket(teams: Path, weights: str, place: str, streamed: bool) -> None:
+    server, _ = served(teams, "chips", *GEMMA, "--weights", weights)
+    arguments = container(server)["args"]
+    assert arguments[1:3] == [f"--model={place}", "--served-model-name=google/gemma-3-1b-it"]
+    assert ("--load-format=runai_streamer" in arguments) is streamed
+
+
+def test_a_priority_an_image_and_a_name_are_taken(stack_file: Any) -> None:
+    file = stack_file(
+        {"chips": {"machine_type": "ct6e-standard-4t", "topology": "2x2"}},
+        queues={"q": {"namespaces": ["a"], "slices": {"chips": 1}}},
+        priorities={"high": 1000},
+    )
+    options = ["--queue", "q", "--priority", "high", "--image", "example.com/vllm@sha256:0", "--name", "gemma"]
+    server, service = served(file, "chips", *GEMMA, *options)
+    assert server["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "high"
+    assert container(server)["image"] == "example.com/vllm@sha256:0"
+    assert (server["metadata"]["name"], service["metadata"]["name"]) == ("gemma", "gemma-http")
+
+
+def test_a_slice_of_several_hosts_is_one_group_that_ray_joins() -> None:
+    server, _ = served(RECIPE, "pair", *GEMMA, "--queue", "research", SEVERAL)
+    group = server["spec"]["leaderWorkerTemplate"]
+    assert group["size"] == 2
+    assert group["restartPolicy"] == "RecreateGroupOnPodRestart"
+    exclusive = server["metadata"]["annotations"]["leaderworkerset.sigs.k8s.io/exclusive-topology"]
+    assert exclusive == "cloud.google.com/gke-nodepool"
+    leader, worker = container(server, "leaderTemplate"), container(server)
+    assert "--tensor-parallel-size=8" in leader["args"]
+    assert "--ray_cluster_size=$LWS_GROUP_SIZE" in leader["command"][2]
+    assert "--ray_address=$LWS_LEADER_ADDRESS" in worker["command"][2]
+    assert not {"args", "ports", "readinessProbe"} & set(worker), "only the leader answers requests"
+    for each in (leader, worker):
+        assert {"name": "TPU_MULTIHOST_BACKEND", "value": "ray"} in each["env"]
+
+
+def test_under_dra_the_group_says_who_its_workers_are() -> None:
+    """LeaderWorkerSet tells it only to containers that request google.com/tpu."""
+    server, _ = served(RECIPE, "pair", *GEMMA, "--queue", "research", SEVERAL)
+    for which in ("leaderTemplate", "workerTemplate"):
+        names = [each["name"] for each in container(server, which)["env"]]
+        # A variable may only refer to those before it.
+        assert names.index("SERVER_GROUP") < names.index("TPU_WORKER_HOSTNAMES")
+        hosts = container(server, which)["env"][names.index("TPU_WORKER_HOSTNAMES")]["value"]
+        assert hosts == "pair-$(SERVER_GROUP).pair,pair-$(SERVER_GROUP)-1.pair"
+
+
+def test_without_gke_a_server_is_the_same(stack_file: Any) -> None:
+    slices = {"single": {"machine_type": "tpu7x-standard-4t", "topology": "2x2x1"}}
+    server, _ = served(stack_file(slices, zone="us-central1-c", cluster=SELF_MANAGED), "single", *GEMMA)
+    validate(server)
+    assert "--tensor-parallel-size=8" in container(server)["args"], "two devices a chip"
+
+
+def test_a_name_is_as_long_as_kueues_label_allows(teams: Path) -> None:
+    served(teams, "chips", *GEMMA, "--queue", "q", "--name", "x" * 39)
+    refused(serve(teams, "chips", *GEMMA, "--queue", "q", "--name", "x" * 40), "1 characters too long")
+
+
+@pytest.mark.parametrize(
+    ("file", "arguments", "said"),
+    [
+        (RECIPE, ["pair"], "2 hosts a slice, and vLLM on several TPU hosts is experimental"),
+        (DEV, ["serve", SEVERAL], "one host a slice: leave out --experimental-multi-host"),
+        (DEV, ["serve", "--replicas", "2"], "2 slices of serve asked for, the platform has 1"),
+        (DEV, ["serve", "--weights", "gs://bucket"], "is no folder of a bucket"),
+        (DEV, ["serve", "--weights", "models"], "has no storage called models: it has none"),
+        (DEV, ["serve", "--queue", "nobody"], "no queue nobody: it has"),
+        (PROVISIONER, ["train"], "for JobSets only, and a server is none"),
+    ],
+)
+def test_a_server_that_does_not_fit_is_refused(file: Path, arguments: list[str], said: str) -> None:
+    refused(serve(file, *arguments, *GEMMA), said)
+
+
+def test_the_page_makes_the_secret_where_the_server_runs() -> None:
+    """B5 of users.md."""
+    lines = (ROOT / "docs" / "serving.md").read_text().splitlines()
+    (secret,) = (line for line in lines if "create secret" in line)
+    (command,) = (line for line in lines if "--token hf-secret" in line)
+    arguments = command.partition("workload serve ")[2].partition(" -s dev")[0].split()
+    assert f"kubectl -n {served(DEV, *arguments)[0]['metadata']['namespace']} " in secret

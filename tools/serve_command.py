@@ -1,0 +1,66 @@
+"""`python -m tools workload serve`: print a model server that fits the platform."""
+
+from typing import Annotated
+
+import typer
+
+from tools import workload_manifests
+from tools.command_line import File, Stack, stack_file
+from tools.workload_manifests import Request, Serving
+from tools.workload_options import (
+    AFTER_DASHES,
+    AsJson,
+    Image,
+    Name,
+    Namespace,
+    Priority,
+    Queue,
+    Slices,
+    WithCommand,
+    print_manifests,
+)
+
+
+class WithFlags(WithCommand):
+    """The command `serve`: after two dashes it takes flags of vLLM."""
+
+    AFTER = "VLLM-FLAGS"
+
+
+def serve(
+    context: typer.Context,
+    slices: Slices,
+    model: Annotated[
+        str, typer.Option("--model", help="The model, by its name on the hub; clients ask for this name.")
+    ],
+    stack: Stack = None,
+    file: File = None,
+    queue: Queue = None,
+    namespace: Namespace = None,
+    name: Name = None,
+    replicas: Annotated[int, typer.Option("--replicas", min=1, help="How many servers, each on a slice.")] = 1,
+    weights: Annotated[
+        str | None,
+        typer.Option("--weights", help="gs://BUCKET/PATH, or a team's storage (NAME or NAME/PATH); the hub if unset."),
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option("--token", help="Secret with the hub's token, NAME or NAME:KEY; open models need none."),
+    ] = None,
+    several_hosts: Annotated[
+        bool,
+        typer.Option("--experimental-multi-host", help="Allow slices of several hosts, where vLLM is untested."),
+    ] = False,
+    priority: Priority = None,
+    image: Image = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print a vLLM server of a model (LeaderWorkerSet), and a Service in front of it. After --: more flags of vLLM.
+
+    Exit code 1: the server does not fit the platform, or the configuration has errors. 2: wrong usage.
+    """
+    request = Request(slices, replicas, queue, namespace, name, priority, image, ())
+    serving = Serving(model, context.meta[AFTER_DASHES], weights, token, several_hosts)
+    print_manifests(
+        stack_file(stack, file), as_json, lambda platform: workload_manifests.serve(platform, request, serving)
+    )
