@@ -208,7 +208,7 @@ def why(
     try:
         jobs = [job_named(cluster, job, namespace)] if job else list(unfinished(cluster, namespace))
     except (ClusterError, JobError) as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo("\n".join([f"error: {error}", *(f"not seen: {line}" for line in cluster.unread)]), err=True)
         raise typer.Exit(USAGE_ERROR) from None
     answers = [answer(platform, each) for each in jobs]
     if as_json:

@@ -229,10 +229,16 @@ def test_an_admitted_job_waits_for_its_hosts(why: Any) -> None:
     said(
         why(world, "run"),
         0,
-        f"0 of 0 hosts of {world.flavor.name} are ready; spot hosts come within: {world.plan.wait}",
+        f"0 of 0 hosts of {world.flavor.name} are ready; how long hosts may take: spot: {world.plan.wait}",
         "TPU Provisioner creates a node pool for each Job of a JobSet; `python -m tools pools`",
         "1 pending; 0/3 nodes",
     )
+
+
+def test_capacity_models_are_named_in_their_order(why: Any) -> None:
+    world = World(ROOT / "Pulumi.ondemand.yaml", "train", "research")
+    world.admit()
+    said(why(world, "run"), 0, "train: spot: ", ", then flex-start: ", "GKE creates a node pool for each slice")
 
 
 def test_a_cordoned_host_needs_a_person(why: Any) -> None:
@@ -384,9 +390,12 @@ def test_a_job_that_cannot_be_found_is_wrong_usage(why: Any, written: str, messa
     world = World()
     for number, namespace in enumerate(("research", "other")):
         world.add("Job", "twice", namespace, metadata={"uid": f"uid-{number}"})
+    world.forbidden = {"LeaderWorkerSet"}
+    world.unserved.discard("LeaderWorkerSet")
     result = why(world, written)
     assert result.exit_code == 2
     assert message in result.stderr
+    assert ("not seen: Error from server (Forbidden)" in result.stderr) == (written != "daemon/run")
 
 
 def test_a_cluster_out_of_reach_is_said_in_kubectls_words(monkeypatch: pytest.MonkeyPatch) -> None:

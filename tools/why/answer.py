@@ -73,17 +73,17 @@ def _sides(platform: Platform, job: Job) -> Iterator[Side]:
     flavor = _flavor(platform, job)
     if platform.queues:
         yield from _queue(platform, job, flavor)
-    plan = next((each for each in platform.shared_plans if flavor and each.flavor == flavor.name), None)
+    plans = [each for each in platform.shared_plans if flavor and each.flavor == flavor.name]
     if job.workloads and not all(is_true(each, "Admitted") for each in job.workloads):
-        yield from _checks(job, plan)
+        yield from _checks(job, plans)
         return
     if any(each.get("status", {}).get("clusterName") for each in job.workloads):
         workers = sorted({each["status"]["clusterName"] for each in job.workloads if each["status"].get("clusterName")})
         yield Side("cluster", f"runs on {', '.join(workers)}: ask the stack of that cluster")
         return
-    if plan and flavor:
-        yield _capacity(plan)
-        yield hosts(plan, flavor, job)
+    if plans and flavor:
+        yield _capacity(plans)
+        yield hosts(flavor, _waits(plans), job)
     yield from claims(job)
     yield pods(job)
 
@@ -173,7 +173,7 @@ def _evicted(job: Job, evicted: Object) -> str:
     return f"{reason} at {evicted.get('lastTransitionTime')}: {message}"
 
 
-def _checks(job: Job, plan: SlicePlan | None) -> Iterator[Side]:
+def _checks(job: Job, plans: Sequence[SlicePlan]) -> Iterator[Side]:
     """Admission checks that a workload with quota waits for: queued provisioning, or another cluster."""
     for workload in job.workloads:
         if not is_true(workload, "QuotaReserved"):
@@ -181,7 +181,7 @@ def _checks(job: Job, plan: SlicePlan | None) -> Iterator[Side]:
         for check in workload.get("status", {}).get("admissionChecks") or []:
             if check["state"] == "Ready":
                 continue
-            wait = f" ({plan.capacity}: {plan.wait})" if plan else ""
+            wait = f" ({_waits(plans)})" if plans else ""
             asked = "; ".join(_requests(job, workload))
             text = f"{check['name']} is {check['state'].lower()}{wait}: {check.get('message') or asked or 'no message'}"
             todo = "submit the job again" if check["state"] == "Rejected" else ""
@@ -199,8 +199,14 @@ def _requests(job: Job, workload: Object) -> Iterator[str]:
             yield f"ProvisioningRequest {request['metadata']['name']}: {', '.join(said) or 'no answer yet'}"
 
 
-def _capacity(plan: SlicePlan) -> Side:
-    """What the hosts' capacity model lets a job wait for."""
-    comes = f"; {plan.provisioning.comes}" if plan.provisioning.comes else ""
-    look = "; `python -m tools pools` lists the pools" if plan.provisioning is TPU_PROVISIONER else ""
-    return Side("capacity", f"{plan.group}: {plan.capacity}, hosts come within: {plan.wait}{comes}{look}")
+def _waits(plans: Sequence[SlicePlan]) -> str:
+    """The longest wait for hosts, of each capacity model in the order in which they are tried."""
+    return ", then ".join(dict.fromkeys(f"{plan.capacity}: {plan.wait}" for plan in plans))
+
+
+def _capacity(plans: Sequence[SlicePlan]) -> Side:
+    """What brings the hosts of a group."""
+    comes = plans[0].provisioning.comes
+    look = "; `python -m tools pools` lists the pools" if plans[0].provisioning is TPU_PROVISIONER else ""
+    text = f"{plans[0].group}: {_waits(plans)}{f'; {comes}' if comes else ''}{look}"
+    return Side("capacity", text)

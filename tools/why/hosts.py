@@ -4,14 +4,16 @@ from collections import Counter
 
 from catalogue.labels import NODE_POOL_LABEL
 from plan.flavors import Flavor
-from plan.slices import SlicePlan
 from tools.why.cluster import Object
 from tools.why.job import Job, is_true
 from tools.why.side import Side
 
 
-def hosts(plan: SlicePlan, flavor: Flavor, job: Job) -> Side:
-    """How many hosts of the flavor there are, ready and free of cordons; holds the job if that is too few for it."""
+def hosts(flavor: Flavor, wait: str, job: Job) -> Side:
+    """How many hosts of the flavor there are, ready and free of cordons; holds the job if that is too few for it.
+
+    `wait`: how long hosts may take to come, in words.
+    """
     nodes = [each for each in job.of_kind("Node") if flavor.node_labels.items() <= _labels(each).items()]
     pools = Counter(_labels(each).get(NODE_POOL_LABEL, "no pool") for each in nodes)
     cordoned = [each["metadata"]["name"] for each in nodes if each["spec"].get("unschedulable")]
@@ -25,7 +27,7 @@ def hosts(plan: SlicePlan, flavor: Flavor, job: Job) -> Side:
         return Side("hosts", text)
     if len(nodes) >= len(placed) + len(waiting) and cordoned:
         return Side("hosts", f"{text}; cordoned: {', '.join(cordoned)}", True, f"kubectl uncordon {' '.join(cordoned)}")
-    return Side("hosts", f"{text}; {plan.capacity} hosts come within: {plan.wait}", holds=True)
+    return Side("hosts", f"{text}; how long hosts may take: {wait}", holds=True)
 
 
 def _labels(node: Object) -> dict[str, str]:

@@ -1,0 +1,161 @@
+"""Every manifest in `examples/` on the real API server of its stack: taken, queued, counted, run to its end."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from plan.slices import SlicePlan
+from sandbox.kubernetes.api import Object, condition, is_true
+from sandbox.kubernetes.control_plane import RUN_FOR
+from sandbox.workload import workload_of
+from tests.graph.recording import ROOT
+from tests.sandbox.admission import within
+from tests.sandbox.queue_cluster import QueueCluster, queue_cluster
+from tools import examples
+from tools.examples import Example
+
+pytestmark = pytest.mark.sandbox
+
+PATIENCE = 120.0
+RUN_SECONDS = 2.0
+
+
+@pytest.fixture(scope="module", params=examples.STACKS)
+def cluster(request: pytest.FixtureRequest) -> Iterator[tuple[str, QueueCluster]]:
+    """One cluster for each stack. Only the fixture has parameters: otherwise each test would make a cluster."""
+    written = yaml.safe_load((ROOT / f"Pulumi.{request.param}.yaml").read_text())["config"]
+    config = {key: value if isinstance(value, str) else json.dumps(value) for key, value in written.items()}
+    with queue_cluster(config) as made:
+        yield request.param, made
+
+
+def test_every_example_is_taken_counted_and_run(
+    cluster: tuple[str, QueueCluster], record_property: Callable[[str, object], None]
+) -> None:
+    stack, made = cluster
+    for example in examples.examples(made.platform):
+        text = (ROOT / "examples" / stack / f"{example.name}.yaml").read_text()
+        manifests = [_short(each) for each in yaml.safe_load_all(text)]
+        for each in manifests:
+            _bring(made, each)
+        overhead = _endless(made, manifests) if example.endless else _to_the_end(made, example, manifests)
+        record_property(f"{stack}/{example.name}", f"{overhead:.1f} s beyond the run time")
+        print(f"{stack}/{example.name}: {overhead:.1f} s from submission to end beyond the run time")
+
+
+def _short(manifest: Object) -> Object:
+    """The same, with pods that run for a moment on played hosts."""
+    for template in _templates(manifest):
+        template.setdefault("metadata", {}).setdefault("annotations", {})[RUN_FOR] = f"{RUN_SECONDS:g}s"
+    return manifest
+
+
+def _templates(manifest: Object) -> list[Any]:
+    spec = manifest["spec"]
+    jobs = [each["template"]["spec"] for each in spec["replicatedJobs"]] if manifest["kind"] == "JobSet" else [spec]
+    return [job["template"] for job in jobs]
+
+
+def _plan(made: QueueCluster, manifest: Object) -> SlicePlan:
+    """The plan whose hosts the manifest's pods select."""
+    selector = _templates(manifest)[0]["spec"]["nodeSelector"]
+    shape = {key: value for key, value in selector.items() if key.startswith("cloud.google.com/gke-tpu")}
+    return next(each for each in made.platform.slice_plans if shape.items() <= each.tpu_labels.items())
+
+
+def _pods(manifest: Object) -> int:
+    if manifest["kind"] == "Job":
+        return 1
+    return sum(
+        each["replicas"] * each["template"]["spec"]["parallelism"] for each in manifest["spec"]["replicatedJobs"]
+    )
+
+
+def _chips(made: QueueCluster, manifest: Object) -> int:
+    return _pods(manifest) * _plan(made, manifest).chips_per_host
+
+
+def _bring(made: QueueCluster, manifest: Object) -> None:
+    """Slices on demand for a manifest, as GKE or TPU Provisioner would create them."""
+    plan = _plan(made, manifest)
+    if plan.provisioning.declared:
+        return
+    for number in range(_pods(manifest) // plan.hosts):
+        selector = _templates(manifest)[0]["spec"]["nodeSelector"]
+        name = plan.name if plan.provisioning.by_class else manifest["metadata"]["name"]
+        made.bring(plan, f"{name}-{number}", plan.hosts, selector)
+
+
+def _queue(manifest: Object) -> str:
+    name: str = manifest["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]
+    return name
+
+
+def _live(made: QueueCluster, manifest: Object) -> Object:
+    metadata = manifest["metadata"]
+    return made.client.get(manifest["apiVersion"], manifest["kind"], metadata["name"], metadata["namespace"]) or {}
+
+
+def _ended(live: Object) -> bool:
+    assert not is_true(live, "Failed"), live["status"]
+    return is_true(live, "Completed") or is_true(live, "Complete")
+
+
+def _to_the_end(made: QueueCluster, example: Example, manifests: list[Object]) -> float:
+    """Submits all, sees the queue fill and empty; returns the seconds beyond what the pods ran."""
+    queue = _queue(manifests[0])
+    assert made.chips(queue) == 0
+    begun = time.monotonic()
+    first = made.client.create(manifests[0])
+    within(PATIENCE, lambda: made.chips(queue) == _chips(made, manifests[0]))
+    for each in manifests[1:]:
+        later = made.client.create(each)
+        within(PATIENCE, lambda later=later: _one_waits(made, first, later))  # type: ignore[misc]
+    for each in manifests:
+        within(PATIENCE, lambda each=each: _ended(_live(made, each)))  # type: ignore[misc]
+    seconds = time.monotonic() - begun
+    within(PATIENCE, lambda: made.chips(queue) == 0)
+    _delete(made, manifests)
+    return seconds - RUN_SECONDS * len(manifests)
+
+
+def _one_waits(made: QueueCluster, first: Object, later: Object) -> bool:
+    """Whether the queue holds one of two jobs that both want everything: the later, or by its priority the first."""
+    reserved = condition(workload_of(made.client, later), "QuotaReserved")
+    preempted = condition(workload_of(made.client, first), "Evicted")
+    waits = reserved.get("status") == "False" and "insufficient" in reserved.get("message", "")
+    return waits or preempted.get("reason") == "Preempted" or _ended(_live(made, first))
+
+
+def _endless(made: QueueCluster, manifests: list[Object]) -> float:
+    """Submits what runs until somebody deletes it; returns the seconds until its pods run."""
+    (manifest,) = manifests
+    for template in _templates(manifest):
+        template["metadata"]["annotations"][RUN_FOR] = "3600s"
+    queue, namespace = _queue(manifest), manifest["metadata"]["namespace"]
+    begun = time.monotonic()
+    made.client.create(manifest)
+    selector = f"jobset.sigs.k8s.io/jobset-name={manifest['metadata']['name']}"
+
+    def running() -> bool:
+        pods = made.client.list_all("v1", "Pod", namespace, labelSelector=selector)
+        return [pod["status"].get("phase") for pod in pods] == ["Running"] * _pods(manifest)
+
+    within(PATIENCE, running)
+    seconds = time.monotonic() - begun
+    assert made.chips(queue) == _chips(made, manifest)
+    _delete(made, manifests)
+    within(PATIENCE, lambda: made.chips(queue) == 0)
+    return seconds
+
+
+def _delete(made: QueueCluster, manifests: list[Object]) -> None:
+    for each in manifests:
+        made.client.delete(each)
+        within(PATIENCE, lambda each=each: not _live(made, each))  # type: ignore[misc]
