@@ -21,6 +21,11 @@ def subnetwork_name(platform: Platform) -> str:
     return f"{platform.name}-{platform.region}"
 
 
+def proxies_name(platform: Platform) -> str:
+    """Name of the platform's own subnet for proxies of load balancers."""
+    return f"{subnetwork_name(platform)}-proxies"
+
+
 def network_id(platform: Platform, network: ExistingNetwork) -> str:
     """Full resource name of an existing VPC."""
     return f"projects/{network.project or platform.project}/global/networks/{network.network}"

@@ -148,6 +148,10 @@ class GkeCluster(Model):
     """Mount Cloud Storage buckets as files."""
     image_streaming: Flag = True
     """Start containers before their image is fully pulled."""
+    gateway: Flag = False
+    """Let GKE make load balancers for servers (Gateway API). Without it later, the cluster keeps what it has."""
+    metric_autoscaling: Flag = False
+    """Scale servers by their own metrics (HPA profile PERFORMANCE), which is in preview."""
 
     @property
     def ip_endpoint(self) -> bool:

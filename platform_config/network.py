@@ -39,6 +39,8 @@ class CreatedNetwork(Model):
     """Addresses of pods: each node reserves a block of them."""
     services_cidr: Cidr = "10.0.32.0/20"
     """Addresses of Kubernetes services."""
+    proxy_only_cidr: Cidr | None = None
+    """Addresses of the load balancers' proxies, for `cluster.gateway`: a /26 or larger, Google advises a /23."""
     mtu: Annotated[int, Field(strict=True, ge=1300, le=8896)] = 8896
     """MTU of the network in bytes; 8896 is best for TPUs."""
 

@@ -9,11 +9,11 @@ from plan.shape import resolve
 from platform_config.errors import ConfigError, ConfigWarning
 from platform_config.platform import below
 from platform_config.slice import Slice
-from rules import capacity, clusters, hosts, multikueue, provisioning, queues, shape, size, slices, teams
+from rules import capacity, clusters, hosts, multikueue, provisioning, queues, serving, shape, size, slices, teams
 from rules import platform as platforms
 from rules.registry import PLATFORM, QUEUES, SHAPE, SIZE, SLICE, Finding, Scope, SliceView
 
-RULES = (capacity, clusters, hosts, multikueue, platforms, provisioning, queues, shape, size, slices, teams)
+RULES = (capacity, clusters, hosts, multikueue, platforms, provisioning, queues, serving, shape, size, slices, teams)
 """Importing these modules declares their rules."""
 SCOPES: dict[str, Scope[Any]] = {
     "Shape of a slice": SHAPE,

@@ -8,18 +8,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from plan.images import mirror_of
 from plan.platform import Platform
 from plan.slices import SlicePlan
 from plan.storage import mounted
 from plan.workloads.job import Job, Manifest
 from plan.workloads.jobset import jobset
 from plan.workloads.plain_job import plain_job
+from plan.workloads.server import VLLM_IMAGE, Server, inference_server, service_name
 from rules.load import load_stack_file
 from tools.generated import ROOT, Generated
 from tools.workload_manifests import as_yaml
 
 STACKS = tuple(sorted(path.name.split(".")[1] for path in ROOT.glob("Pulumi.*.yaml")))
 CHECKPOINTS = "CHECKPOINTS"
+OPEN_MODEL = "Qwen/Qwen2.5-1.5B-Instruct"
+"""A model that needs no token."""
 # Fits a straight line. What matters: every process takes part, the first writes checkpoints, and all begin with the
 # newest that there is. It needs JAX and numpy only.
 TRAINING = f"""
@@ -68,6 +72,10 @@ def examples(platform: Platform) -> Iterator[Example]:
         yield _plain(platform, plans[single], Job("plain", namespace, 1, queue))
     if owned[widest] * plans[widest].hosts > 1:
         yield _training(platform, plans[widest], Job("train", namespace, owned[widest], queue))
+    if single and plans[single].provisioning.serves:
+        yield _serving(
+            platform, plans[single], Job("serve", namespace, 1, queue, image=mirror_of(platform, VLLM_IMAGE))
+        )
     yield _batch(platform, plans[widest], Job("", namespace, owned[widest], queue))
     yield _debug(platform, plans[first], Job("debug", namespace, 1, queue))
 
@@ -93,6 +101,15 @@ def _training(platform: Platform, plan: SlicePlan, job: Job) -> Example:
     environment = {CHECKPOINTS: store.spec.mount} if store and store.spec.mount else {}
     asked = replace(job, command=("python", "-c", TRAINING), environment=environment)
     return Example("train", about, (jobset(platform, plan, asked),))
+
+
+def _serving(platform: Platform, plan: SlicePlan, job: Job) -> Example:
+    about = (
+        f"A vLLM server of an open model, and a Service inside the cluster: kubectl -n {job.namespace} port-forward "
+        f"service/{service_name(job)} 8000. Its queue counts its chips until it is deleted."
+    )
+    server = Server(job, OPEN_MODEL)
+    return Example("serve", about, tuple(inference_server(platform, plan, server)), endless=True)
 
 
 def _batch(platform: Platform, plan: SlicePlan, job: Job) -> Example:

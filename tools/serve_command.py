@@ -51,6 +51,15 @@ def serve(
         bool,
         typer.Option("--experimental-multi-host", help="Allow slices of several hosts, where vLLM is untested."),
     ] = False,
+    gateway: Annotated[
+        str | None, typer.Option("--gateway", help="internal or external: print a load balancer of GKE in front, too.")
+    ] = None,
+    certificate: Annotated[
+        str | None, typer.Option("--certificate", help="Secret with the load balancer's TLS certificate.")
+    ] = None,
+    max_replicas: Annotated[
+        int | None, typer.Option("--max-replicas", min=2, help="Let GKE add servers up to so many, as requests wait.")
+    ] = None,
     priority: Priority = None,
     image: Image = None,
     as_json: AsJson = False,
@@ -60,7 +69,9 @@ def serve(
     Exit code 1: the server does not fit the platform, or the configuration has errors. 2: wrong usage.
     """
     request = Request(slices, replicas, queue, namespace, name, priority, image, ())
-    serving = Serving(model, context.meta[AFTER_DASHES], weights, token, several_hosts)
+    serving = Serving(
+        model, context.meta[AFTER_DASHES], weights, token, several_hosts, gateway, certificate, max_replicas
+    )
     print_manifests(
         stack_file(stack, file), as_json, lambda platform: workload_manifests.serve(platform, request, serving)
     )

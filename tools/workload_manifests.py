@@ -9,9 +9,11 @@ import yaml
 from plan import images
 from plan.platform import Platform
 from plan.slices import SlicePlan
+from plan.workloads.autoscaling import autoscaling
+from plan.workloads.gateway import gateway, reach_of
 from plan.workloads.job import JAX_IMAGE, Job, Manifest, WorkloadError, namespace_of, plan_named
 from plan.workloads.jobset import jobset
-from plan.workloads.server import VLLM_IMAGE, Server, inference_server
+from plan.workloads.server import HEALTH_PATH, VLLM_IMAGE, VLLM_PORT, Server, inference_server, service_name
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,9 @@ class Serving:
     weights: str | None
     token: str | None
     several_hosts: bool
+    gateway: str | None
+    certificate: str | None
+    max_replicas: int | None
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,15 @@ def serve(platform: Platform, request: Request, serving: Serving) -> list[Manife
     """A model server's objects; raises WorkloadError where it does not fit the platform."""
     plan, job = _job(platform, request, VLLM_IMAGE)
     server = Server(job, serving.model, serving.flags, serving.weights, serving.token, serving.several_hosts)
-    return inference_server(platform, plan, server)
+    made = inference_server(platform, plan, server)
+    if serving.gateway:
+        reach, service = reach_of(serving.gateway), service_name(job)
+        made += gateway(platform, job, service, VLLM_PORT, HEALTH_PATH, reach, serving.certificate)
+    elif serving.certificate:
+        raise WorkloadError("--certificate is for the load balancer: write --gateway internal or external as well")
+    if serving.max_replicas:
+        made += autoscaling(platform, job, VLLM_PORT, serving.max_replicas, plan.count)
+    return made
 
 
 def _job(platform: Platform, request: Request, default_image: str) -> tuple[SlicePlan, Job]:

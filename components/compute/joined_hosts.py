@@ -9,6 +9,7 @@ import base64
 import json
 import re
 import ssl
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +28,7 @@ from plan.platform import Platform
 INTERVAL_SECONDS = 5.0
 PATIENCE_SECONDS = 20 * 60
 """A host boots, installs Kubernetes and joins in about five minutes, and tries again where something fails."""
+REPORT_SECONDS = 60.0
 REFUSED_SECONDS = 60
 """An API server that has just started refuses everything for some seconds, until it has read its rules (RBAC)."""
 NAMED = 5
@@ -84,8 +86,10 @@ async def until_joined(platform: Platform, names: Sequence[str]) -> None:
     after a minute if the cluster or Google refuses the program, at once if the credential or the answer has an unknown
     form.
     """
-    waited = 0.0
+    began = time.monotonic()
+    report = 0.0
     while True:
+        waited = time.monotonic() - began
         trouble = ""
         try:
             missing = absent(names, await _nodes(platform))
@@ -97,10 +101,10 @@ async def until_joined(platform: Platform, names: Sequence[str]) -> None:
             return
         if waited >= PATIENCE_SECONDS:
             raise pulumi.RunError(_silent(platform, missing, trouble))
-        if waited == 0:
-            pulumi.log.info(f"waiting for {len(missing)} hosts to join the cluster")
+        if waited >= report:
+            pulumi.log.info(f"waiting for {len(missing)} of {len(names)} hosts to join the cluster: {_named(missing)}")
+            report += REPORT_SECONDS
         await asyncio.sleep(INTERVAL_SECONDS)
-        waited += INTERVAL_SECONDS
 
 
 def _passes(error: Exception, waited: float) -> bool:
@@ -166,11 +170,13 @@ def _refused(platform: Platform, error: Exception) -> str:
 
 
 def _silent(platform: Platform, missing: Sequence[str], trouble: str) -> str:
-    first, *_ = missing
-    named = ", ".join(missing[:NAMED]) + (f" and {len(missing) - NAMED} more" if len(missing) > NAMED else "")
     state = f"the cluster does not answer ({trouble}), so it is unknown who joined" if trouble else "not in the cluster"
     return (
-        f"{PATIENCE_SECONDS // 60} minutes after their machines were created, {state}: {named}. The log of a host "
-        f"tells why: gcloud compute instances get-serial-port-output {first} --zone {platform.zone} "
+        f"{PATIENCE_SECONDS // 60} minutes after their machines were created, {state}: {_named(missing)}. The log of a "
+        f"host tells why: gcloud compute instances get-serial-port-output {missing[0]} --zone {platform.zone} "
         f"--project {platform.project}. Hosts keep trying. Correct the cause, then run `pulumi up` again."
     )
+
+
+def _named(hosts: Sequence[str]) -> str:
+    return ", ".join(hosts[:NAMED]) + (f" and {len(hosts) - NAMED} more" if len(hosts) > NAMED else "")

@@ -6,6 +6,7 @@ Neither address nor certificate is a secret. The kubeconfig's command reads the 
 import asyncio
 import base64
 import json
+import time
 from collections.abc import Sequence
 
 import pulumi
@@ -107,7 +108,8 @@ async def until_published(platform: Platform) -> None:
 
     Raises RunError after 20 minutes. A refused call raises its own error at once.
     """
-    waited = 0.0
+    began = time.monotonic()
+    said = False
     while True:
         try:
             await current(platform)
@@ -115,12 +117,12 @@ async def until_published(platform: Platform) -> None:
         except Exception as error:
             if MISSING not in str(error):
                 raise
-        if waited >= PATIENCE_SECONDS:
+        if time.monotonic() - began >= PATIENCE_SECONDS:
             raise pulumi.RunError(_silent(platform))
-        if waited == 0:
+        if not said:
             pulumi.log.info("waiting for the control plane to come up and publish its endpoint")
+            said = True
         await asyncio.sleep(INTERVAL_SECONDS)
-        waited += INTERVAL_SECONDS
 
 
 def _silent(platform: Platform) -> str:

@@ -7,7 +7,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from plan.hosts import API_PORT
-from plan.network import network_id, subnetwork_id, subnetwork_name
+from plan.network import network_id, proxies_name, subnetwork_id, subnetwork_name
 from plan.platform import Platform
 from platform_config.network import CreatedNetwork
 from platform_config.self_managed import SelfManagedCluster
@@ -89,6 +89,8 @@ class Network(pulumi.ComponentResource):
             subnet = self._subnet(name, platform, spec, vpc)
             router = self._router(name, platform, vpc)
             nat = self._nat(name, platform, router)
+            if spec.proxy_only_cidr:
+                self._proxies(name, platform, spec.proxy_only_cidr, vpc)
             self.network, self.subnetwork = vpc.id, subnet.id
             # Private nodes pull images through NAT. Without it the first pool never gets ready.
             self.ready = [subnet, nat]
@@ -144,6 +146,20 @@ class Network(pulumi.ComponentResource):
             ),
             # Every machine has a part of the range for pods, so the range cannot change while machines exist.
             opts=self._options(replace_on_changes=None if platform.backend == "gke" else ["secondaryIpRanges"]),
+        )
+
+    def _proxies(self, name: str, platform: Platform, cidr: str, vpc: gcp.compute.Network) -> gcp.compute.Subnetwork:
+        """Where proxies of regional load balancers are. A region of a network has one such subnet that is active."""
+        return gcp.compute.Subnetwork(
+            f"{name}-proxies",
+            project=platform.project,
+            name=proxies_name(platform),
+            region=platform.region,
+            network=vpc.id,
+            ip_cidr_range=cidr,
+            purpose="REGIONAL_MANAGED_PROXY",
+            role="ACTIVE",
+            opts=self._options(),
         )
 
     def _router(self, name: str, platform: Platform, vpc: gcp.compute.Network) -> gcp.compute.Router:

@@ -97,6 +97,9 @@ class Cluster(pulumi.ComponentResource):
             security_posture_config=container.ClusterSecurityPostureConfigArgs(mode="BASIC"),
             secret_manager_config=container.ClusterSecretManagerConfigArgs(enabled=True),
             secret_sync_config=_secret_sync(platform),
+            # Servers
+            gateway_api_config=_gateways(spec),
+            pod_autoscaling=_pod_autoscaling(spec),
             # Add-ons, observability, cost
             addons_config=_addons(platform),
             logging_config=container.ClusterLoggingConfigArgs(enable_components=["SYSTEM_COMPONENTS", "WORKLOADS"]),
@@ -250,6 +253,16 @@ def _binary_authorization(spec: GkeCluster) -> gcp.container.ClusterBinaryAuthor
     if not spec.binary_authorization:
         return None
     return gcp.container.ClusterBinaryAuthorizationArgs(evaluation_mode="PROJECT_SINGLETON_POLICY_ENFORCE")
+
+
+def _gateways(spec: GkeCluster) -> gcp.container.ClusterGatewayApiConfigArgs | None:
+    """The Gateway API with GKE's classes of load balancers."""
+    return gcp.container.ClusterGatewayApiConfigArgs(channel="CHANNEL_STANDARD") if spec.gateway else None
+
+
+def _pod_autoscaling(spec: GkeCluster) -> gcp.container.ClusterPodAutoscalingArgs | None:
+    """The profile of the horizontal autoscaler that reads metrics of pods by itself (AutoscalingMetric)."""
+    return gcp.container.ClusterPodAutoscalingArgs(hpa_profile="PERFORMANCE") if spec.metric_autoscaling else None
 
 
 def _secret_sync(platform: Platform) -> gcp.container.ClusterSecretSyncConfigArgs | None:

@@ -20,6 +20,8 @@ EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 SET_LABEL = "leaderworkerset.sigs.k8s.io/name"
 GROUP_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
 INDEX_LABEL = "leaderworkerset.sigs.k8s.io/worker-index"
+LEADER_LABEL = "server"
+"""Label of our own on first pods, with the set's name: GKE's autoscaling selects pods by labels without prefix only."""
 NAME_LIMIT = 51
 """Its controller makes StatefulSets of the name, and their controller labels of theirs."""
 
@@ -41,7 +43,12 @@ def leader_worker_set(
     if plan.multi_host:
         # A group is a slice. Topology-aware scheduling of Kueue, where a platform has it, only chooses among slices.
         made["annotations"] = {EXCLUSIVE: NODE_POOL_LABEL, **made.get("annotations", {})}
-    templates = {"leaderTemplate": group.leader, "workerTemplate": group.worker} if group.worker else {}
+    first = _template(platform, plan, flavor, job, group.leader, volumes)
+    first["metadata"] = {**first.get("metadata", {}), "labels": {LEADER_LABEL: job.name}}
+    templates = {"workerTemplate": first}
+    if group.worker:
+        others = _template(platform, plan, flavor, job, group.worker, volumes)
+        templates = {"leaderTemplate": first, "workerTemplate": others}
     return {
         "apiVersion": API,
         "kind": "LeaderWorkerSet",
@@ -57,10 +64,7 @@ def leader_worker_set(
                 "size": plan.hosts,
                 # A group fails with any of its pods. A pod that is alone restarts its container, on the same host.
                 "restartPolicy": "RecreateGroupOnPodRestart" if plan.multi_host else "None",
-                **{
-                    name: _template(platform, plan, flavor, job, container, volumes)
-                    for name, container in (templates or {"workerTemplate": group.leader}).items()
-                },
+                **templates,
             },
         },
     }

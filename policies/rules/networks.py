@@ -17,6 +17,8 @@ from policies.values import Finding, expect, refuse, require, text
     cis=("5.6.1",),
 )
 def subnet_audit(subnet: Resource, settings: Settings) -> Iterator[Finding]:
+    if text(subnet.props, "purpose") == "REGIONAL_MANAGED_PROXY":
+        return  # for proxies of load balancers: it can have neither
     yield from require(subnet.props, "logConfig")
     yield from expect(subnet.props, "privateIpGoogleAccess", True)
 

@@ -35,7 +35,7 @@ from sandbox.kubernetes.supervisor import Process, Supervisor
 from sandbox.run_directory import IMPORT_ROOT
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 POLICY_USER = "system:serviceaccount:kube-system:kube-router"
 PKI, LABELS = "/etc/kubernetes/pki", "/etc/tpu-labels.json"  # inside
 CHIPS_FILE, DRA_FILE = "device-plugin", "dra-plugin"  # below `wanted` in the host's folder
@@ -120,18 +120,25 @@ class Host:
         self.folder = site.folder / f"h{spec.number}"
         self._site = site
         self._process: Process | None = None
-        self._fuse = FusePlugin(fuse, spec.name, self.folder, self._pid) if fuse else None
+        self._fuse_driver = fuse
+        self._fuse: FusePlugin | None = None
         self._stopped = False
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Returns when its programs are being started; one that was stopped before does not start.
+        """Returns when its programs are being started; one that was stopped before does not start. A start that fails
+        leaves nothing, so that the next can succeed.
 
-        Raises ProcessError, FabricError, OSError.
+        Raises ProcessError, FabricError, OSError, CalledProcessError.
         """
         with self._lock:
-            if not self._stopped:
+            if self._stopped:
+                return
+            try:
                 self._start()
+            except BaseException:
+                self._remove()
+                raise
 
     def _start(self) -> None:
         (self.folder / "wanted").mkdir(parents=True, exist_ok=True)
@@ -146,7 +153,9 @@ class Host:
         self._process.wait_ready(pid_file.exists, START_SECONDS)
         spec = self.spec
         self._site.fabric.attach(spec.name, self._pid(), spec.address, spec.pods)
-        if self._fuse:
+        self._process.wait_ready((self.folder / machine.UP_FILE).exists, START_SECONDS)
+        if self._fuse_driver:
+            self._fuse = FusePlugin(self._fuse_driver, spec.name, self.folder, self._pid)
             self._fuse.start()
 
     def _pid(self) -> int:
@@ -157,13 +166,18 @@ class Host:
         """Ends it as pulling a plug does, and removes its files and cgroups."""
         with self._lock:
             self._stopped = True
-            if self._fuse:
-                self._fuse.stop()
-            if self._process:
-                self._site.supervisor.stop(self._process)
-            self._site.fabric.detach(self.spec.name)
-            cgroups.remove(self.folder)
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self._remove()
+
+    def _remove(self) -> None:
+        if self._fuse:
+            self._fuse.stop()
+            self._fuse = None
+        if self._process:
+            self._site.supervisor.stop(self._process)
+            self._process = None
+        self._site.fabric.detach(self.spec.name)
+        cgroups.remove(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def want(self, plugin: str, wanted: bool) -> None:
         """Starts or ends one of its plugins: CHIPS_FILE or DRA_FILE."""

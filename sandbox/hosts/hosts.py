@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sandbox.hosts import cgroups, images
-from sandbox.hosts.fabric import API_PORT, GATEWAY, Fabric, FabricError
+from sandbox.hosts.fabric import API_PORT, GATEWAY, Fabric
 from sandbox.hosts.host import CHIPS_FILE, DRA_FILE, POLICY_USER, Host, HostSpec, Site
 from sandbox.kubernetes import assets
 from sandbox.kubernetes.api import Object
@@ -31,9 +31,9 @@ from sandbox.kubernetes.fuse import SIDECAR_IMAGE, FuseDriver
 from sandbox.kubernetes.joining import EVICTION_MIB, Kubelet
 from sandbox.kubernetes.nodes import DRA_LABEL, NodeSpec
 from sandbox.kubernetes.pods import of_daemon_set, running
-from sandbox.kubernetes.supervisor import ProcessError
 
 DNS_SERVICE_NUMBER = 10  # the tenth address of the services, as kubeadm and GKE have it
+START_AGAIN_SECONDS = (1, 5, 20)
 _RBAC = "rbac.authorization.k8s.io"
 _LOG = logging.getLogger(__name__)
 
@@ -90,9 +90,10 @@ class RealHosts:
         self._slice_of: dict[str, str] = {}
         self._lock = threading.Lock()
         self._starter = ThreadPoolExecutor(4, "hosts")
+        self._stopping = threading.Event()
 
     def start(self) -> None:
-        """Makes the network and what answers in it; no host yet. Raises FabricError, ProcessError."""
+        """Makes the network and what answers in it; no host yet. Raises FabricError, supervisor.ProcessError."""
         cgroups.remove(self._folder)
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(mode=0o700)
@@ -106,6 +107,7 @@ class RealHosts:
 
     def stop(self) -> None:
         """Ends all hosts and their network, and removes what they left."""
+        self._stopping.set()
         self._starter.shutdown(cancel_futures=True)
         self._plane.egress.network = None
         for name in list(self._hosts):
@@ -164,10 +166,15 @@ class RealHosts:
             host.want(CHIPS_FILE, name in plugins or gke)
 
     def _start_host(self, host: Host) -> None:
-        try:
-            host.start()
-        except (OSError, FabricError, ProcessError):
-            _LOG.exception("real host %s", host.spec.name)
+        """Tries again where a start fails, as a machine is repaired: on a busy machine a program may come too late."""
+        for wait in itertools.chain(START_AGAIN_SECONDS, itertools.repeat(START_AGAIN_SECONDS[-1])):
+            try:
+                host.start()
+                return
+            except Exception:
+                _LOG.exception("real host %s does not start; next try in %s s", host.spec.name, wait)
+            if self._stopping.wait(wait):
+                return
 
     def _start_dns(self) -> None:
         folder = self._plane.run_dir / "coredns"

@@ -26,10 +26,11 @@ from typing import Any
 
 NAMESPACES = 0x00020000 | 0x04000000 | 0x08000000 | 0x20000000 | 0x40000000  # mount, uts, ipc, pid, net
 PR_SET_PDEATHSIG = 1
-NETWORK_SECONDS = 20
+NETWORK_SECONDS = 60
 READY_SECONDS = 60
 RESTART_SECONDS = 1.0
-PID_FILE = "pid"  # in the host's folder: process 1 of the host, as the outside numbers it
+# In the host's folder: process 1 of the host, as the outside numbers it; and a mark that its programs can start.
+PID_FILE, UP_FILE = "pid", "up"
 # Kept as they are in the host, or made anew there.
 OWN_MOUNTS = ("/proc", "/sys", "/dev", "/run")
 ON_DISK = {"kubelet": "/var/lib/kubelet", "containerd": "/var/lib/containerd", "pods": "/var/log/pods"}
@@ -52,6 +53,7 @@ def main() -> None:
     own_hardware(folder, config["cpus"], config["memory_mib"])
     own_network(config["address"], config["gateway"])
     own_files(config["files"])
+    (folder / UP_FILE).touch()
     Programs(folder, config["programs"]).run()
 
 

@@ -21,7 +21,13 @@ from typing import Any
 import yaml
 
 from sandbox import toolchain
-from sandbox.toolchain.kubernetes_binaries import JOBSET_VERSION, KUEUE_VERSION, KWOK_VERSION, LWS_VERSION
+from sandbox.toolchain.kubernetes_binaries import (
+    GATEWAY_API_VERSION,
+    JOBSET_VERSION,
+    KUEUE_VERSION,
+    KWOK_VERSION,
+    LWS_VERSION,
+)
 
 DRA_DRIVER = Path(__file__).parent / "charts" / "dra-driver-google-tpu"
 _KWOK = f"sigs.k8s.io/kwok@v{KWOK_VERSION}"
@@ -62,6 +68,19 @@ def provisioning_request_crd() -> dict[str, Any]:
         shutil.copy(_module(_AUTOSCALER_APIS) / "config" / "crd" / name, folder / name)
 
     return _documents(once("provisioning-request-crd", copy) / name)[0]
+
+
+def gateway_crds() -> list[dict[str, Any]]:
+    """The Gateway API's CRDs of its standard channel. GKE serves them in the version of its own release."""
+    names = [f"gateway.networking.k8s.io_{plural}.yaml" for plural in ("gatewayclasses", "gateways", "httproutes")]
+
+    def copy(folder: Path) -> None:
+        source = _module(f"sigs.k8s.io/gateway-api@v{GATEWAY_API_VERSION}") / "config" / "crd" / "standard"
+        for name in names:
+            shutil.copyfile(source / name, folder / name)
+
+    folder = once(f"gateway-api-v{GATEWAY_API_VERSION}", copy)
+    return [each for name in names for each in _documents(folder / name)]
 
 
 def jobset_chart() -> Path:

@@ -110,6 +110,8 @@ class GkeCluster:
         self._fuse_webhook.stop()
 
     def _brought(self, addon: str) -> list[Object]:
+        if addon == addons.GATEWAYS:
+            return assets.gateway_crds()
         return self._fuse_webhook.objects() if addon == addons.FUSE else []
 
     def set_pools(self, pools: Sequence[dict[str, Any]]) -> None:

@@ -169,11 +169,11 @@ class KubeadmCluster:
 
     def machine_gone(self, name: str) -> None:
         """Nobody answers for the machine's Node any more, as the node controller finds out after some time."""
+        if self._real:
+            self._real.end(name)  # it may have no Node yet
         node = self._client.get("v1", "Node", name)
         if not node:
             return
-        if self._real:
-            self._real.end(name)
         self._client.patch(node, {"metadata": {"annotations": dict.fromkeys(FAKE_NODE)}})
         now = datetime.now(UTC).strftime("%FT%TZ")
         silent = {

@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
 import pytest
 
 from sandbox.hosts import cgroups
+from sandbox.hosts.fabric import Fabric, FabricError
 from sandbox.hosts.hosts import Real
 from sandbox.kubernetes import assets
 from sandbox.kubernetes.api import ApiError, Object, is_true
@@ -399,6 +401,22 @@ def test_a_removed_node_takes_its_host_along() -> None:
         made.set_pools([node_pool("two", "ct6e-standard-1t", 1)])
         [node] = eventually("a new host", lambda: nodes(made, "two"))
         eventually("it is real", lambda: kernel(made, node) not in ("", "kwok"))
+
+
+def test_a_host_whose_start_fails_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stayed NotReady for ever, and an `up` on a busy machine waited for it for twenty minutes."""
+    attach, failures = Fabric.attach, [subprocess.CalledProcessError(1, "cp"), FabricError("no wire")]
+
+    def attach_later(self: Fabric, *arguments: Any) -> None:
+        if failures:
+            raise failures.pop()
+        attach(self, *arguments)
+
+    monkeypatch.setattr(Fabric, "attach", attach_later)
+    with cluster([node_pool("one", "ct6e-standard-1t", 1)], hosts=1) as made:
+        [node] = nodes(made, "one")
+        assert kernel(made, node) not in ("", "kwok")
+        assert not failures
 
 
 def kernel(made: GkeCluster, node: Object) -> str:

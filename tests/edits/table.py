@@ -292,6 +292,12 @@ def _cluster() -> Iterator[Row]:
     yield gke({"cluster.binary_authorization": True}, IN_PLACE)
     yield gke({"cluster.gcs_fuse": False}, IN_PLACE)
     yield gke({"cluster.image_streaming": False}, OTHERS)
+    proxies = {"network.proxy_only_cidr": "10.0.64.0/23"}
+    behind = {"cluster.gateway": True, **proxies}
+    yield gke(behind, IN_PLACE, words="`cluster.gateway`, with `network.proxy_only_cidr`")
+    yield gke({"network.proxy_only_cidr": "10.0.96.0/23"}, IN_PLACE, behind, "`network.proxy_only_cidr`: another range")
+    yield gke({"cluster.metric_autoscaling": True}, IN_PLACE)
+    yield without(proxies, REFUSED)
 
     yield without({"cluster.image": UBUNTU}, OTHERS)
     images = {"cluster.image": UBUNTU, "slices.train.image": TPU_IMAGE, "slices.serve.image": TPU_IMAGE}

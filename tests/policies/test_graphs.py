@@ -219,6 +219,7 @@ BREAKS = [
     Break("dev", "unqueued-tpus-binding", "@provider", None, "explicit-provider"),
     Break("dev", "jobset-release", "version", REMOVED, "chart-pinned"),
     Break("dev", "jobset-release", "@dependencies", (), "release-after-nodes"),
+    Break("dev", "lws-release", "version", REMOVED, "chart-pinned"),
     Break("dev", "jobset-release", "values.token", "abcdef.0123456789abcdef", "secret-in-plain-text"),
     Break("dev", "dra-driver-release", "values.kubeletPlugin.affinity", REMOVED, "one-device-driver"),
     Break("dev", "queues-resourceflavor-v6e-1x1-1t-spot-dra", "spec.nodeLabels", REMOVED, "flavor-selects"),

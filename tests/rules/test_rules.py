@@ -10,7 +10,7 @@ from platform_config.platform import below
 from rules.check import SCOPES, warnings
 from rules.registry import Finding, Rule
 from tests.platforms import errors, load, raw
-from tests.rules import cases_configuration, cases_provisioning, cases_teams, cases_without_gke
+from tests.rules import cases_configuration, cases_provisioning, cases_serving, cases_teams, cases_without_gke
 from tests.rules.cases import V6E, Case, at
 
 SINGLE = {"machine_type": "ct6e-standard-8t", "topology": "2x4"}
@@ -751,6 +751,7 @@ ERRORS = [
     ),
     *cases_configuration.ERRORS,
     *cases_provisioning.ERRORS,
+    *cases_serving.ERRORS,
     *cases_teams.ERRORS,
     *cases_without_gke.ERRORS,
 ]

@@ -8,21 +8,23 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import httpx
 import pytest
 import yaml
 
-from sandbox.kubernetes.api import ApiClient
+from sandbox.kubernetes.api import ApiClient, is_true
 from sandbox.run_directory import RunDirectory
-from sandbox.session import Plan, Session, running
+from sandbox.session import Plan, SandboxError, Session, running
 from sandbox.tests.isolation import short_directory
 from tests.program import ADAPTER, PROGRAM
 
 ROOT = Path(__file__).parents[2]
 PLATFORM = "tpu-platform:platform"
 PATIENCE = 500.0  # seconds; above that a command hangs, and pytest's own limit would lose what it has printed
+LINES = 12  # of a log, in a message
 PACK = ("--policy-pack", "policies")
 # What a test leaves out of the dev stack when it is not about what runs inside: no queues, so no Kueue, and no claims.
 SLIM: dict[str, Any] = {"queues": {}, "slices": {"serve": {"machine_type": "ct6e-standard-1t", "topology": "1x1"}}}
@@ -60,15 +62,30 @@ class Project:
 
     def succeed(self, *arguments: str) -> str:
         """Run `pulumi`, which must succeed; returns its output."""
-        done = self.session.pulumi(*arguments, seconds=PATIENCE)
+        done = self._run(*arguments)
         assert done.returncode == 0, f"pulumi {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
     def fail(self, *arguments: str) -> str:
         """Run `pulumi`, which must fail; returns its output."""
-        done = self.session.pulumi(*arguments, seconds=PATIENCE)
+        done = self._run(*arguments)
         assert done.returncode != 0, f"pulumi {' '.join(arguments)} succeeded\n{done.stdout}"
         return done.stdout + done.stderr
+
+    def _run(self, *arguments: str) -> CompletedProcess[str]:
+        try:
+            return self.session.pulumi(*arguments, seconds=PATIENCE)
+        except SandboxError as error:
+            raise AssertionError("\n".join((str(error), *self._obstacles()))) from None
+
+    def _obstacles(self) -> list[str]:
+        """What a command may have waited for: the end of the sandbox's log, and Nodes that are not Ready."""
+        lines = self.session.run.log.read_text(errors="replace").splitlines()[-LINES:]
+        if client := self.cluster_client():
+            with client:
+                nodes = client.list_all("v1", "Node")
+            lines += [f"{each['metadata']['name']}: {each['status']}" for each in nodes if not is_true(each, "Ready")]
+        return lines
 
     def outputs(self, stack: str) -> dict[str, Any]:
         """The stack's outputs."""

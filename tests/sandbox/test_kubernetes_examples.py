@@ -19,6 +19,7 @@ from tests.sandbox.admission import within
 from tests.sandbox.queue_cluster import QueueCluster, queue_cluster
 from tools import examples
 from tools.examples import Example
+from tools.why.job import POD_LABELS
 
 pytestmark = pytest.mark.sandbox
 
@@ -42,7 +43,7 @@ def test_every_example_is_taken_counted_and_run(
     for example in examples.examples(made.platform):
         text = (ROOT / "examples" / stack / f"{example.name}.yaml").read_text()
         manifests = [_short(each) for each in yaml.safe_load_all(text)]
-        for each in manifests:
+        for each in filter(_templates, manifests):
             _bring(made, each)
         overhead = _endless(made, manifests) if example.endless else _to_the_end(made, example, manifests)
         record_property(f"{stack}/{example.name}", f"{overhead:.1f} s beyond the run time")
@@ -58,6 +59,10 @@ def _short(manifest: Object) -> Object:
 
 def _templates(manifest: Object) -> list[Any]:
     spec = manifest["spec"]
+    if manifest["kind"] == "Service":
+        return []
+    if manifest["kind"] == "LeaderWorkerSet":
+        return [spec["leaderWorkerTemplate"]["workerTemplate"]]
     jobs = [each["template"]["spec"] for each in spec["replicatedJobs"]] if manifest["kind"] == "JobSet" else [spec]
     return [job["template"] for job in jobs]
 
@@ -72,6 +77,8 @@ def _plan(made: QueueCluster, manifest: Object) -> SlicePlan:
 def _pods(manifest: Object) -> int:
     if manifest["kind"] == "Job":
         return 1
+    if manifest["kind"] == "LeaderWorkerSet":
+        return int(manifest["spec"]["replicas"] * manifest["spec"]["leaderWorkerTemplate"]["size"])
     return sum(
         each["replicas"] * each["template"]["spec"]["parallelism"] for each in manifest["spec"]["replicatedJobs"]
     )
@@ -135,13 +142,14 @@ def _one_waits(made: QueueCluster, first: Object, later: Object) -> bool:
 
 def _endless(made: QueueCluster, manifests: list[Object]) -> float:
     """Submits what runs until somebody deletes it; returns the seconds until its pods run."""
-    (manifest,) = manifests
+    (manifest,) = filter(_templates, manifests)
     for template in _templates(manifest):
         template["metadata"]["annotations"][RUN_FOR] = "3600s"
     queue, namespace = _queue(manifest), manifest["metadata"]["namespace"]
     begun = time.monotonic()
-    made.client.create(manifest)
-    selector = f"jobset.sigs.k8s.io/jobset-name={manifest['metadata']['name']}"
+    for each in manifests:
+        made.client.create(each)
+    selector = f"{POD_LABELS[manifest['kind']]}={manifest['metadata']['name']}"
 
     def running() -> bool:
         pods = made.client.list_all("v1", "Pod", namespace, labelSelector=selector)

@@ -22,7 +22,10 @@ from plan.unqueued_tpus import GATE
 from plan.workloads.job import Job
 from plan.workloads.jobset import jobset
 from plan.workloads.leader_worker_set import INDEX_LABEL, SET_LABEL
+from sandbox.kubernetes import addons
+from sandbox.kubernetes.addons import objects_by_addon
 from sandbox.kubernetes.api import ApiClient, ApiError, Object, is_true
+from sandbox.kubernetes.assets import gateway_crds
 from sandbox.kubernetes.gke import GkeCluster
 from sandbox.kubernetes.registry import ChartRegistry
 from sandbox.kubernetes.releases import ReleaseSpec
@@ -366,3 +369,44 @@ def test_the_api_server_stores_what_the_tool_says(client: ApiClient, stack: Path
     """All of it: nothing is pruned, and no webhook takes anything away."""
     for said in printed(stack, CHIPS, *arguments):
         assert within_it(client.create(said, dry_run=True), said)
+
+
+GATEWAYS = {"cluster": {"gateway": True}, "network": {"proxy_only_cidr": "10.0.64.0/23"}}
+
+
+def test_gkes_gateways_take_what_the_tool_prints(client: ApiClient, tmp_path: Path) -> None:
+    """With the CRDs that GKE brings; no load balancer is made of them."""
+    for each in (*gateway_crds(), *objects_by_addon()[addons.GATEWAYS]):
+        within(PATIENCE, lambda each=each: applied(client, each))
+    path = tmp_path / "Pulumi.test.yaml"
+    config = {"gcp:project": PROJECT, "tpu-platform:platform": {**WRITTEN, **GATEWAYS}}
+    path.write_text(yaml.safe_dump({"config": config}))
+    for options in (["internal"], ["external", "--certificate", "tls"]):
+        command = ["workload", "serve", CHIPS, "--model", "m", "--gateway", *options, "--json", "-f", str(path)]
+        _, _, *made = json.loads(CliRunner().invoke(app, command).stdout)
+        assert [each["kind"] for each in made] == ["Gateway", "HTTPRoute", "HealthCheckPolicy", "GCPBackendPolicy"]
+        for said in made:
+            assert within_it(within(PATIENCE, lambda said=said: created(client, said)), said)
+        for change in ({"listeners": []}, {"listeners": made[0]["spec"]["listeners"], "gatewayClassName": ""}):
+            assert refused(client, {**made[0], "spec": {**made[0]["spec"], **change}})
+
+
+def applied(client: ApiClient, obj: Object) -> bool:
+    """Whether the server took the object; not before it serves the kind."""
+    try:
+        client.apply(obj)
+    except ApiError as error:
+        if error.status == 404:
+            return False
+        raise
+    return True
+
+
+def created(client: ApiClient, obj: Object) -> Object:
+    """The object as the server would store it; nothing before it serves the kind."""
+    try:
+        return client.create(obj, dry_run=True)
+    except ApiError as error:
+        if error.status == 404:
+            return {}
+        raise

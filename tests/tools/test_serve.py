@@ -125,12 +125,12 @@ def test_flags_that_the_tool_sets_are_refused(flag: str) -> None:
 
 
 def test_an_open_model_needs_no_token() -> None:
-    assert "env" not in container(served(DEV, "serve", *GEMMA)[0])
+    assert "HF_TOKEN" not in str(served(DEV, "serve", *GEMMA))
 
 
 def test_a_token_comes_from_a_secret() -> None:
     for given, key in (("hf-secret", "hf_api_token"), ("hf-secret:token", "token")):
-        (variable,) = container(served(DEV, "serve", *GEMMA, "--token", given)[0])["env"]
+        variable, *_ = container(served(DEV, "serve", *GEMMA, "--token", given)[0])["env"]
         assert variable == {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-secret", "key": key}}}
 
 
@@ -236,3 +236,86 @@ def test_the_page_makes_the_secret_where_the_server_runs() -> None:
     (command,) = (line for line in lines if "--token hf-secret" in line)
     arguments = command.partition("workload serve ")[2].partition(" -s dev")[0].split()
     assert f"kubectl -n {served(DEV, *arguments)[0]['metadata']['namespace']} " in secret
+
+
+@pytest.fixture
+def reachable(stack_file: Any) -> Path:
+    """A stack file of a GKE cluster with gateways and autoscaling by metrics."""
+    file: Path = stack_file(
+        {"chips": {"machine_type": "ct6e-standard-4t", "topology": "2x2", "count": 5}},
+        cluster={"gateway": True, "metric_autoscaling": True},
+        network={"proxy_only_cidr": "10.0.64.0/23"},
+    )
+    return file
+
+
+def by_kind(manifests: list[Any]) -> dict[str, Any]:
+    return {each["kind"]: each for each in manifests}
+
+
+def test_a_gateway_leads_to_the_servers_service(reachable: Path) -> None:
+    made = by_kind(served(reachable, "chips", *GEMMA, "--gateway", "internal"))
+    assert made["Gateway"]["spec"]["gatewayClassName"] == "gke-l7-rilb"
+    (listener,) = made["Gateway"]["spec"]["listeners"]
+    assert (listener["protocol"], listener["port"]) == ("HTTP", 80)
+    service = made["Service"]["metadata"]["name"]
+    (rule,) = made["HTTPRoute"]["spec"]["rules"]
+    assert rule == {"backendRefs": [{"name": service, "port": 8000}]}, "GKE refuses timeouts in routes"
+    (parent,) = made["HTTPRoute"]["spec"]["parentRefs"]
+    assert parent["name"] == made["Gateway"]["metadata"]["name"]
+    for kind in ("HealthCheckPolicy", "GCPBackendPolicy"):
+        assert made[kind]["spec"]["targetRef"] == {"group": "", "kind": "Service", "name": service}
+    check = made["HealthCheckPolicy"]["spec"]["default"]["config"]["httpHealthCheck"]
+    assert check == {"port": 8000, "requestPath": "/health"}
+
+
+def test_the_internet_reaches_a_server_by_tls_only(reachable: Path) -> None:
+    refused(serve(reachable, "chips", *GEMMA, "--gateway", "external"), "needs --certificate SECRET")
+    made = by_kind(served(reachable, "chips", *GEMMA, "--gateway", "external", "--certificate", "tls"))
+    assert made["Gateway"]["spec"]["gatewayClassName"] == "gke-l7-regional-external-managed"
+    (listener,) = made["Gateway"]["spec"]["listeners"]
+    assert (listener["protocol"], listener["port"]) == ("HTTPS", 443)
+    assert listener["tls"]["certificateRefs"] == [{"kind": "Secret", "name": "tls"}]
+
+
+def test_servers_are_added_as_requests_wait(reachable: Path) -> None:
+    made = by_kind(served(reachable, "chips", *GEMMA, "--max-replicas", "4"))
+    validate(made["HorizontalPodAutoscaler"])
+    scaler = made["HorizontalPodAutoscaler"]["spec"]
+    assert (scaler["minReplicas"], scaler["maxReplicas"]) == (1, 4)
+    assert scaler["scaleTargetRef"] == {
+        "apiVersion": made["LeaderWorkerSet"]["apiVersion"],
+        "kind": "LeaderWorkerSet",
+        "name": "chips",
+    }
+    (metric,) = made["AutoscalingMetric"]["spec"]["metrics"]
+    (asked,) = metric["pod"]["containers"]
+    assert asked["endpoint"] == {"port": 8000, "path": "/metrics"}
+    name = asked["metrics"][0]["gauge"]["name"]
+    assert scaler["metrics"][0]["pods"]["metric"]["name"] == f"autoscaling.gke.io|chips|{name}"
+    labels = template(made["LeaderWorkerSet"])["metadata"]["labels"]
+    assert metric["pod"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--gateway", "internal"], "needs cluster.gateway: true"),
+        (["--gateway", "global"], "neither internal nor external"),
+        (["--certificate", "tls"], "--certificate is for the load balancer"),
+        (["--max-replicas", "2"], "needs cluster.metric_autoscaling: true"),
+    ],
+)
+def test_what_the_cluster_lacks_is_refused(arguments: list[str], said: str) -> None:
+    refused(serve(DEV, "serve", *GEMMA, *arguments), said)
+
+
+def test_scaling_stays_within_the_slices(reachable: Path) -> None:
+    refused(serve(reachable, "chips", *GEMMA, "--max-replicas", "6"), "more than the 5 slices")
+    refused(serve(reachable, "chips", *GEMMA, "--replicas", "3", "--max-replicas", "3"), "not above --replicas 3")
+
+
+@pytest.mark.parametrize(("option", "value"), [("--gateway", "internal"), ("--max-replicas", "2")])
+def test_load_balancers_and_autoscaling_are_gkes(stack_file: Any, option: str, value: str) -> None:
+    slices = {"single": {"machine_type": "ct6e-standard-8t", "topology": "2x4", "count": 2}}
+    refused(serve(stack_file(slices, cluster=SELF_MANAGED), "single", *GEMMA, option, value), "needs GKE")

@@ -1,0 +1,88 @@
+"""How clients outside of the cluster reach a server: a load balancer that GKE makes for a Gateway.
+
+Forms: Gateway API v1; HealthCheckPolicy and GCPBackendPolicy of networking.gke.io/v1 (GKE documentation, configure
+Gateway resources using policies). Only regional classes: the global ones take no traffic into one region alone.
+"""
+
+from typing import Literal, get_args
+
+from plan.platform import Platform
+from plan.workloads.job import Job, Manifest, WorkloadError
+from platform_config.cluster import GkeCluster
+
+Reach = Literal["internal", "external"]
+CLASSES: dict[Reach, str] = {"internal": "gke-l7-rilb", "external": "gke-l7-regional-external-managed"}
+GATEWAY_API = "gateway.networking.k8s.io/v1"
+POLICY_API = "networking.gke.io/v1"
+ANSWER_SECONDS = 300
+"""How long an answer may take. GKE's default is 30 s, in which a long one does not fit."""
+
+
+def reach_of(written: str) -> Reach:
+    """The reach that a person wrote. Raises WorkloadError for any other."""
+    for reach in get_args(Reach):
+        if written == reach:
+            return reach  # type: ignore[no-any-return]
+    raise WorkloadError(f"--gateway {written} is neither internal nor external")
+
+
+def gateway(
+    platform: Platform, job: Job, service: str, port: int, health_path: str, reach: Reach, certificate: str | None
+) -> list[Manifest]:
+    """The objects that make GKE put a load balancer in front of the Service. `certificate`: a Secret with it, or None.
+
+    Raises WorkloadError where the platform has no such gateways, or a server would be open to the internet in clear.
+    """
+    if not isinstance(platform.cluster, GkeCluster):
+        raise WorkloadError("--gateway needs GKE, which makes the load balancer: without GKE use kubectl port-forward")
+    if not platform.cluster.gateway:
+        raise WorkloadError("--gateway needs cluster.gateway: true in the stack file")
+    if reach == "external" and certificate is None:
+        raise WorkloadError(
+            "--gateway external needs --certificate SECRET (a Secret of type kubernetes.io/tls): clients would send"
+            " everything over the internet in clear"
+        )
+    return [
+        _object(GATEWAY_API, "Gateway", job, _gateway(reach, certificate)),
+        _object(GATEWAY_API, "HTTPRoute", job, _route(job, service, port)),
+        _object(POLICY_API, "HealthCheckPolicy", job, _health(service, port, health_path)),
+        _object(POLICY_API, "GCPBackendPolicy", job, _backend(service)),
+    ]
+
+
+def _object(api: str, kind: str, job: Job, spec: Manifest) -> Manifest:
+    metadata = {"name": job.name, "namespace": job.namespace}
+    return {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _gateway(reach: Reach, certificate: str | None) -> Manifest:
+    listener: Manifest = {"name": "http", "protocol": "HTTP", "port": 80}
+    if certificate:
+        tls = {"mode": "Terminate", "certificateRefs": [{"kind": "Secret", "name": certificate}]}
+        listener = {"name": "https", "protocol": "HTTPS", "port": 443, "tls": tls}
+    return {
+        "gatewayClassName": CLASSES[reach],
+        "listeners": [{**listener, "allowedRoutes": {"namespaces": {"from": "Same"}}}],
+    }
+
+
+def _route(job: Job, service: str, port: int) -> Manifest:
+    """Without timeouts, which GKE refuses in routes (GWCER104)."""
+    return {
+        "parentRefs": [{"kind": "Gateway", "name": job.name}],
+        "rules": [{"backendRefs": [{"name": service, "port": port}]}],
+    }
+
+
+def _health(service: str, port: int, path: str) -> Manifest:
+    """GKE's default asks for `/`, which vLLM does not answer."""
+    check = {"type": "HTTP", "httpHealthCheck": {"port": port, "requestPath": path}}
+    return {"default": {"config": check}, "targetRef": _of_service(service)}
+
+
+def _backend(service: str) -> Manifest:
+    return {"default": {"timeoutSec": ANSWER_SECONDS}, "targetRef": _of_service(service)}
+
+
+def _of_service(service: str) -> Manifest:
+    return {"group": "", "kind": "Service", "name": service}
