@@ -10,6 +10,7 @@ from pathlib import Path
 
 from plan.images import mirror_of
 from plan.platform import Platform
+from plan.queues import reach
 from plan.slices import SlicePlan
 from plan.storage import mounted
 from plan.workloads.job import Job, Manifest
@@ -76,7 +77,8 @@ def examples(platform: Platform) -> Iterator[Example]:
         yield _serving(
             platform, plans[single], Job("serve", namespace, 1, queue, image=mirror_of(platform, VLLM_IMAGE))
         )
-    yield _batch(platform, plans[widest], Job("", namespace, owned[widest], queue))
+    most = reach(platform, queue, plans[widest].flavor) // plans[widest].chips
+    yield _batch(platform, plans[widest], Job("", namespace, most, queue))
     yield _debug(platform, plans[first], Job("debug", namespace, 1, queue))
 
 
@@ -113,11 +115,13 @@ def _serving(platform: Platform, plan: SlicePlan, job: Job) -> Example:
 
 
 def _batch(platform: Platform, plan: SlicePlan, job: Job) -> Example:
-    """Two jobs that want everything the queue owns; by priority if there are several."""
+    """Two jobs that want everything the queue can have; by priority if there are several."""
     ranked = sorted(platform.priorities, key=lambda name: platform.priorities[name])
     low, high = (ranked[0], ranked[-1]) if len(ranked) > 1 else (None, None)
     order = f"The second has priority {high} and preempts the first." if high else "The second waits for the first."
-    about = f"Two jobs that each want all slices of queue {job.queue}. {order} `python -m tools why` says so."
+    about = (
+        f"Two jobs that each want every slice that queue {job.queue} can have. {order} `python -m tools why` says so."
+    )
     jobs = (replace(job, name="batch-1", priority=low), replace(job, name="batch-2", priority=high))
     return Example("batch", about, tuple(jobset(platform, plan, each) for each in jobs))
 
