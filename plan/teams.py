@@ -30,6 +30,8 @@ IN_NAMESPACE = (
     Right("leaderworkerset.x-k8s.io", ("leaderworkersets",), CHANGE),
     Right("leaderworkerset.x-k8s.io", ("leaderworkersets/scale",), ("get", "update", "patch")),
     Right("leaderworkerset.x-k8s.io", ("leaderworkersets/status",), ("get",)),
+    Right("autoscaling", ("horizontalpodautoscalers",), CHANGE),
+    Right("autoscaling.gke.io", ("autoscalingmetrics",), CHANGE),
     Right("batch", ("jobs", "cronjobs"), CHANGE),
     Right("batch", ("jobs/status", "cronjobs/status"), ("get",)),
     Right("apps", ("deployments", "statefulsets"), CHANGE),

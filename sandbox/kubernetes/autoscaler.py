@@ -3,7 +3,8 @@
 What it keeps of the real one: only autoscaled pools move, between their bounds; a multi-host slice goes from zero to
 all its hosts and back at once; of claims only the generation can be predicted for a pool at zero; queued pools serve
 ProvisioningRequests of class `queued-provisioning.gke.io` and nothing else; `auto_creation` makes pools for classes.
-Where it differs: of affinity between pods it only knows the exclusive topology of JobSet, and it does not weigh prices.
+Where it differs: of affinity between pods it only knows the exclusive topology of JobSet and of LeaderWorkerSet, and it
+does not weigh prices.
 A pod it misjudges stays pending and is looked at again. A pool shrinks as a whole, when none of its nodes is in use.
 One ProvisioningRequest may be served by several identical slices.
 """

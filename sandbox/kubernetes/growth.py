@@ -10,15 +10,20 @@ from sandbox.kubernetes.nodes import POOL_LABEL, Pool
 
 BACK_OFF_SECONDS = 30.0  # how long a pool that could not grow is passed over
 SETTLE_SECONDS = 5.0  # how long a pod that caused growth is left alone, until the new nodes are there
-_EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
-_JOB_KEY = "jobset.sigs.k8s.io/job-key"
+# Annotations by which pods that belong together have a node pool for themselves, and the label that says who they are:
+# the pods of a Job of a JobSet, and those of a group of a LeaderWorkerSet.
+_EXCLUSIVE = {
+    "alpha.jobset.sigs.k8s.io/exclusive-topology": "jobset.sigs.k8s.io/job-key",
+    "leaderworkerset.sigs.k8s.io/exclusive-topology": "leaderworkerset.sigs.k8s.io/group-key",
+}
 
 
 @dataclass
 class Growth:
     """Nodes to add to a pool, each with the room left on it, and the pods they are for.
 
-    `owner` is the Job that has the pool for itself, "" for pods that share; a `closed` growth takes no more nodes.
+    `owner` is the Job or group that has the pool for itself, "" for pods that share; a `closed` growth takes no more
+    nodes.
     """
 
     pool: Pool
@@ -59,12 +64,12 @@ class Growth:
 
 
 def exclusive_job(pod: Object) -> str:
-    """The Job of a JobSet whose Jobs have a node pool each; "" for any other pod."""
-    metadata = pod["metadata"]
-    exclusive = metadata.get("annotations", {}).get(_EXCLUSIVE) == POOL_LABEL
-    return str(metadata.get("labels", {}).get(_JOB_KEY, "")) if exclusive else ""
+    """The Job of a JobSet, or the group of a LeaderWorkerSet, that has a pool for itself; "" for any other pod."""
+    annotations, labels = pod["metadata"].get("annotations", {}), pod["metadata"].get("labels", {})
+    own = (key for annotation, key in _EXCLUSIVE.items() if annotations.get(annotation) == POOL_LABEL)
+    return next((str(labels.get(key, "")) for key in own), "")
 
 
 def is_leader(pod: Object) -> bool:
-    """Whether a pod brings its Job to a pool: JobSet sends the Job's other pods to the pool where this one runs."""
+    """Whether a pod brings its Job or group to a pool: controllers send the other pods to where this one runs."""
     return bool(exclusive_job(pod)) and POOL_LABEL not in pod["spec"].get("nodeSelector", {})

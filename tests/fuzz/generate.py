@@ -173,6 +173,7 @@ def _cluster(random: Random, kind: str, zone: str) -> Json:
             "regional": random.random() < 0.7,
             "authorized_networks": random.choice(([], [{"cidr": "192.0.2.0/24", "name": "office"}])),
             "binary_authorization": random.random() < 0.2,
+            "metric_autoscaling": random.random() < 0.2,
         },
         "self-managed": lambda: {
             "kind": "self-managed",
@@ -186,7 +187,7 @@ def _cluster(random: Random, kind: str, zone: str) -> Json:
         },
         "existing": lambda: {
             **EXISTING,
-            "provides": random.sample(["device-plugin", "dra-driver", "jobset"], random.randint(0, 3)),
+            "provides": random.sample(["device-plugin", "dra-driver", "jobset", "lws"], random.randint(0, 4)),
         },
     }
     return {**some[kind](), **({"cpu_pools": pools} if random.random() < 0.3 else {})}

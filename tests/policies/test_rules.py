@@ -381,6 +381,7 @@ CASES = [
     bad("subnet-audit", "subnet.logConfig"),
     bad("subnet-audit", "subnet.privateIpGoogleAccess", False),
     good("subnet-audit"),
+    good("subnet-audit", extra=(added(tokens.SUBNETWORK, "proxies", {"purpose": "REGIONAL_MANAGED_PROXY"}),)),
     bad("nat-audit", "nat.logConfig.enable", False),
     good("nat-audit"),
     bad("automatic-subnets", "network.autoCreateSubnetworks"),

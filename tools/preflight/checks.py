@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from catalogue.versions import SECRET_SYNC, Floor, parse, reaches
+from catalogue.versions import METRIC_AUTOSCALING, SECRET_SYNC, Floor, parse, reaches
 from plan.google_apis import google_apis
 from plan.hosts import cpu_group, slice_groups
 from plan.shape import resolve
@@ -195,7 +195,8 @@ def _floors(scene: Scene) -> list[Floor]:
     platform = scene.platform
     views = [SliceView(platform, name, spec, resolve(spec)) for name, spec in platform.slices.items()]
     of_teams = [SECRET_SYNC] if teams_with_secrets(platform) else []
-    return list(dict.fromkeys([*(floor for view in views for _, floor in floors(view)), *of_teams]))
+    of_servers = [METRIC_AUTOSCALING] if platform.gke.metric_autoscaling else []
+    return list(dict.fromkeys([*(floor for view in views for _, floor in floors(view)), *of_teams, *of_servers]))
 
 
 def network(scene: Scene) -> Iterator[Finding]:
