@@ -61,8 +61,10 @@ class Example:
 
 
 def examples(platform: Platform) -> Iterator[Example]:
-    """All of a platform whose queues own slices: of the first queue, and its first group or its widest."""
-    queue = next(name for name, each in platform.queues.items() if any(each.slices.values()))
+    """All of a platform: for the first queue that owns slices, and its first group or its widest. None without one."""
+    queue = next((name for name, each in platform.queues.items() if any(each.slices.values())), None)
+    if queue is None:
+        return
     owned = {group: count for group, count in platform.queues[queue].slices.items() if count}
     plans = {plan.group: plan for plan in reversed(platform.shared_plans)}
     first, widest = next(iter(owned)), max(owned, key=lambda group: owned[group] * plans[group].hosts)

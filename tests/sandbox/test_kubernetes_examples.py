@@ -160,7 +160,8 @@ def _endless(made: QueueCluster, manifests: list[Object]) -> float:
 
     within(PATIENCE, running)
     seconds = time.monotonic() - begun
-    assert made.chips(queue) == _chips(made, manifest)
+    # Kueue writes a queue's usage a moment after it has admitted a workload.
+    within(PATIENCE, lambda: made.chips(queue) == _chips(made, manifest))
     _delete(made, manifests)
     within(PATIENCE, lambda: made.chips(queue) == 0)
     return seconds

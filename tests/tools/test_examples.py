@@ -12,6 +12,7 @@ from plan.workloads.job import Job, WorkloadError, plan_named
 from plan.workloads.plain_job import plain_job
 from rules.load import load_stack_file
 from tests.graph.recording import ROOT, STACK_FILES
+from tests.platforms import load
 from tests.schema.test_kubernetes_objects import validate
 from tools import examples
 
@@ -56,6 +57,10 @@ def test_every_stack_has_something_to_try_to_train_and_to_look_around_in(stack: 
     assert {"hello", "batch", "debug"} <= names
     hosts = [plan.hosts * plan.count for plan in platform(stack).slice_plans]
     assert ("train" in names) == (max(hosts) > 1)
+
+
+def test_a_platform_without_queues_has_no_examples() -> None:
+    assert list(examples.examples(load())) == []
 
 
 @pytest.mark.parametrize(("stack", "manifest"), MANIFESTS)
