@@ -137,10 +137,16 @@ def _debug(platform: Platform, plan: SlicePlan, job: Job) -> Example:
     return Example("debug", about, (jobset(platform, plan, asked),), endless=True)
 
 
-def text(stack: str, example: Example) -> str:
+def has_own_pools(platform: Platform) -> bool:
+    """Whether the program declares every node pool: then `tests/sandbox/test_kubernetes_examples.py` runs all."""
+    return all(plan.provisioning.declared for plan in platform.slice_plans)
+
+
+def text(stack: str, example: Example, *, tried: bool) -> str:
     """The file: what it answers, how to apply it, the manifests."""
     path = f"examples/{stack}/{example.name}.yaml"
-    made = "Made by `python -m tools examples --write`, and tried in the sandbox."
+    known = "Tried in the sandbox." if tried else "Not tried: the sandbox's tests have no slices on demand."
+    made = f"Made by `python -m tools examples --write`. {known}"
     lines = [*_wrapped(example.about), f"kubectl apply -f {path}", made]
     return "".join(f"# {line}\n" for line in lines) + as_yaml(example.manifests)
 
@@ -161,7 +167,12 @@ def files() -> list[Generated]:
     for stack in STACKS:
         platform = load_stack_file(ROOT / f"Pulumi.{stack}.yaml")
         for example in examples(platform):
-            made.append(Generated(f"examples/{stack}/{example.name}.yaml", partial(text, stack, example)))
+            made.append(
+                Generated(
+                    f"examples/{stack}/{example.name}.yaml",
+                    partial(text, stack, example, tried=has_own_pools(platform)),
+                )
+            )
     return made
 
 
