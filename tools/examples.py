@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from plan.images import mirror_of
 from plan.platform import Platform
 from plan.queues import reach
 from plan.slices import SlicePlan
@@ -15,12 +16,15 @@ from plan.storage import mounted
 from plan.workloads.job import Job, Manifest
 from plan.workloads.jobset import jobset
 from plan.workloads.plain_job import plain_job
+from plan.workloads.server import VLLM_IMAGE, Server, inference_server, service_name
 from rules.load import load_stack_file
 from tools.generated import ROOT, Generated
 from tools.workload_manifests import as_yaml
 
 STACKS = tuple(sorted(path.name.split(".")[1] for path in ROOT.glob("Pulumi.*.yaml")))
 CHECKPOINTS = "CHECKPOINTS"
+OPEN_MODEL = "Qwen/Qwen2.5-1.5B-Instruct"
+"""A model that needs no token."""
 # Fits a straight line. What matters: every process takes part, the first writes checkpoints, and all begin with the
 # newest that there is. It needs JAX and numpy only.
 TRAINING = f"""
@@ -71,6 +75,10 @@ def examples(platform: Platform) -> Iterator[Example]:
         yield _plain(platform, plans[single], Job("plain", namespace, 1, queue))
     if owned[widest] * plans[widest].hosts > 1:
         yield _training(platform, plans[widest], Job("train", namespace, owned[widest], queue))
+    if single and plans[single].provisioning.serves:
+        yield _serving(
+            platform, plans[single], Job("serve", namespace, 1, queue, image=mirror_of(platform, VLLM_IMAGE))
+        )
     most = reach(platform, queue, plans[widest].flavor) // plans[widest].chips
     yield _batch(platform, plans[widest], Job("", namespace, most, queue))
     yield _debug(platform, plans[first], Job("debug", namespace, 1, queue))
@@ -99,6 +107,15 @@ def _training(platform: Platform, plan: SlicePlan, job: Job) -> Example:
     return Example("train", about, (jobset(platform, plan, asked),))
 
 
+def _serving(platform: Platform, plan: SlicePlan, job: Job) -> Example:
+    about = (
+        f"A vLLM server of an open model, and a Service inside the cluster: kubectl -n {job.namespace} port-forward "
+        f"service/{service_name(job)} 8000. Its queue counts its chips until it is deleted."
+    )
+    server = Server(job, OPEN_MODEL)
+    return Example("serve", about, tuple(inference_server(platform, plan, server)), endless=True)
+
+
 def _batch(platform: Platform, plan: SlicePlan, job: Job) -> Example:
     """Two jobs that want everything the queue can have; by priority if there are several."""
     ranked = sorted(platform.priorities, key=lambda name: platform.priorities[name])
@@ -120,10 +137,16 @@ def _debug(platform: Platform, plan: SlicePlan, job: Job) -> Example:
     return Example("debug", about, (jobset(platform, plan, asked),), endless=True)
 
 
-def text(stack: str, example: Example) -> str:
+def has_own_pools(platform: Platform) -> bool:
+    """Whether the program declares every node pool: then `tests/sandbox/test_kubernetes_examples.py` runs all."""
+    return all(plan.provisioning.declared for plan in platform.slice_plans)
+
+
+def text(stack: str, example: Example, *, tried: bool) -> str:
     """The file: what it answers, how to apply it, the manifests."""
     path = f"examples/{stack}/{example.name}.yaml"
-    made = "Made by `python -m tools examples --write`, and tried in the sandbox."
+    known = "Tried in the sandbox." if tried else "Not tried: the sandbox's tests have no slices on demand."
+    made = f"Made by `python -m tools examples --write`. {known}"
     lines = [*_wrapped(example.about), f"kubectl apply -f {path}", made]
     return "".join(f"# {line}\n" for line in lines) + as_yaml(example.manifests)
 
@@ -144,7 +167,12 @@ def files() -> list[Generated]:
     for stack in STACKS:
         platform = load_stack_file(ROOT / f"Pulumi.{stack}.yaml")
         for example in examples(platform):
-            made.append(Generated(f"examples/{stack}/{example.name}.yaml", partial(text, stack, example)))
+            made.append(
+                Generated(
+                    f"examples/{stack}/{example.name}.yaml",
+                    partial(text, stack, example, tried=has_own_pools(platform)),
+                )
+            )
     return made
 
 

@@ -79,8 +79,9 @@ def train(
     """
     request = Request(slices, count, queue, namespace, name, priority, image, context.meta[AFTER_DASHES])
     running = Running(arguments or (), variables or (), restarts, ttl)
-    path = stack_file(stack, file)
-    print_manifests(path, as_json, lambda platform: workload_manifests.train(platform, request, running))
+    print_manifests(
+        stack_file(stack, file), as_json, lambda platform: workload_manifests.train(platform, request, running)
+    )
 
 
 app.command(cls=WithFlags)(serve)

@@ -26,7 +26,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="As a JSON list instead of 
 class WithCommand(TyperCommand):
     """A command whose arguments after two dashes belong to the container; they are in the context's `meta`."""
 
-    AFTER, WHAT = "COMMAND", "a command is"
+    AFTER = "COMMAND"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """What is before the two dashes."""
@@ -34,20 +34,12 @@ class WithCommand(TyperCommand):
         flags = {name for option in self.params if getattr(option, "is_flag", False) for name in option.opts}
         if misplaced := _second_word(given, flags):
             written = " ".join([*given[:misplaced], "--", *given[misplaced:], *ctx.meta[AFTER_DASHES]])
-            ctx.fail(f"{self.WHAT} written after two dashes: {ctx.command_path} {written}")
+            ctx.fail(f"what the container gets is written after two dashes: {ctx.command_path} {written}")
         return super().parse_args(ctx, given)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """The parts of the usage line."""
         return [*super().collect_usage_pieces(ctx), f"[-- {self.AFTER}]"]
-
-
-def split(args: list[str]) -> tuple[list[str], tuple[str, ...]]:
-    """What is before the two dashes, and what is after them."""
-    if "--" not in args:
-        return args, ()
-    at = args.index("--")
-    return args[:at], tuple(args[at + 1 :])
 
 
 def _second_word(given: list[str], flags: Collection[str]) -> int:
@@ -62,6 +54,14 @@ def _second_word(given: list[str], flags: Collection[str]) -> int:
     before = ["", *given]
     words = [at for at, each in enumerate(given) if not each.startswith("-") and not takes_next(before[at])]
     return words[1] if len(words) > 1 else 0
+
+
+def split(args: list[str]) -> tuple[list[str], tuple[str, ...]]:
+    """What is before the two dashes, and what is after them."""
+    if "--" not in args:
+        return args, ()
+    at = args.index("--")
+    return args[:at], tuple(args[at + 1 :])
 
 
 def print_manifests(path: Path, as_json: bool, manifests: Callable[[Platform], list[Manifest]]) -> None:

@@ -1,8 +1,8 @@
 """A cluster with what a platform puts inside: its controllers, queues, policies and claims, without the engine.
 
-It stands for what `up` makes in a GKE cluster. It differs: this module applies the objects of the graph, node pools are
-those that the plan says, and `bring` makes a slice on demand instead of GKE or TPU Provisioner. Hosts of a self-managed
-cluster are node pools here, too, with the same labels and taints.
+It stands for what `up` makes in a GKE cluster. It differs: this module applies the objects of the graph, and node pools
+are those that the plan declares. Hosts of a self-managed cluster are node pools here, too, with the same labels and
+taints. It has no slices on demand.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every manifest in `examples/` on the real API server of its stack: taken, queued, counted, run to its end."""
+"""The manifests in `examples/` on the real API server of their stack: taken, queued, counted, run to its end."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from plan.slices import SlicePlan
+from rules.load import load_stack_file
 from sandbox.kubernetes.api import Object, condition, is_true
 from sandbox.kubernetes.control_plane import RUN_FOR
 from sandbox.workload import workload_of
@@ -18,15 +19,18 @@ from tests.graph.recording import ROOT
 from tests.sandbox.admission import within
 from tests.sandbox.queue_cluster import QueueCluster, queue_cluster
 from tools import examples
+from tools.why.job import POD_LABELS
 
 pytestmark = pytest.mark.sandbox
 
 PATIENCE = 120.0
+STACKS = [stack for stack in examples.STACKS if examples.has_own_pools(load_stack_file(ROOT / f"Pulumi.{stack}.yaml"))]
+"""Not those with slices on demand: their manifests have been tried by no test here."""
 RUN_SECONDS, LONG_SECONDS = 2.0, 8.0
 """How long pods run; the longer time is for jobs of which one must be seen to wait for the other."""
 
 
-@pytest.fixture(scope="module", params=examples.STACKS)
+@pytest.fixture(scope="module", params=STACKS)
 def cluster(request: pytest.FixtureRequest) -> Iterator[tuple[str, QueueCluster]]:
     """One cluster for each stack. Only the fixture has parameters: otherwise each test would make a cluster."""
     written = yaml.safe_load((ROOT / f"Pulumi.{request.param}.yaml").read_text())["config"]
@@ -44,8 +48,6 @@ def test_every_example_is_taken_counted_and_run(
         written = list(yaml.safe_load_all(text))
         seconds = RUN_SECONDS if len(written) == 1 else LONG_SECONDS
         manifests = [_running_for(seconds, each) for each in written]
-        for each in manifests:
-            _bring(made, each)
         total = _endless(made, manifests) if example.endless else _to_the_end(made, manifests)
         overhead = total if example.endless else total - seconds * len(manifests)
         record_property(f"{stack}/{example.name}", f"{overhead:.1f} s beyond the run time")
@@ -61,6 +63,10 @@ def _running_for(seconds: float, manifest: Object) -> Object:
 
 def _templates(manifest: Object) -> list[Any]:
     spec = manifest["spec"]
+    if manifest["kind"] == "Service":
+        return []
+    if manifest["kind"] == "LeaderWorkerSet":
+        return [spec["leaderWorkerTemplate"]["workerTemplate"]]
     jobs = [each["template"]["spec"] for each in spec["replicatedJobs"]] if manifest["kind"] == "JobSet" else [spec]
     return [job["template"] for job in jobs]
 
@@ -75,6 +81,8 @@ def _plan(made: QueueCluster, manifest: Object) -> SlicePlan:
 def _pods(manifest: Object) -> int:
     if manifest["kind"] == "Job":
         return 1
+    if manifest["kind"] == "LeaderWorkerSet":
+        return int(manifest["spec"]["replicas"] * manifest["spec"]["leaderWorkerTemplate"]["size"])
     return sum(
         each["replicas"] * each["template"]["spec"]["parallelism"] for each in manifest["spec"]["replicatedJobs"]
     )
@@ -82,17 +90,6 @@ def _pods(manifest: Object) -> int:
 
 def _chips(made: QueueCluster, manifest: Object) -> int:
     return _pods(manifest) * _plan(made, manifest).chips_per_host
-
-
-def _bring(made: QueueCluster, manifest: Object) -> None:
-    """Slices on demand for a manifest, as GKE or TPU Provisioner would create them."""
-    plan = _plan(made, manifest)
-    if plan.provisioning.declared:
-        return
-    for number in range(_pods(manifest) // plan.hosts):
-        selector = _templates(manifest)[0]["spec"]["nodeSelector"]
-        name = plan.name if plan.provisioning.by_class else manifest["metadata"]["name"]
-        made.bring(plan, f"{name}-{number}", plan.hosts, selector)
 
 
 def _queue(manifest: Object) -> str:
@@ -138,13 +135,14 @@ def _one_waits(made: QueueCluster, first: Object, later: Object) -> bool:
 
 def _endless(made: QueueCluster, manifests: list[Object]) -> float:
     """Submits what runs until somebody deletes it; returns the seconds until its pods run."""
-    (manifest,) = manifests
+    (manifest,) = filter(_templates, manifests)
     for template in _templates(manifest):
         template["metadata"]["annotations"][RUN_FOR] = "3600s"
     queue, namespace = _queue(manifest), manifest["metadata"]["namespace"]
     begun = time.monotonic()
-    made.client.create(manifest)
-    selector = f"jobset.sigs.k8s.io/jobset-name={manifest['metadata']['name']}"
+    for each in manifests:
+        made.client.create(each)
+    selector = f"{POD_LABELS[manifest['kind']]}={manifest['metadata']['name']}"
 
     def running() -> bool:
         pods = made.client.list_all("v1", "Pod", namespace, labelSelector=selector)

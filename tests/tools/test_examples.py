@@ -26,6 +26,8 @@ MANIFESTS = [
 
 def pod_specs(manifest: Any) -> list[Any]:
     spec = manifest["spec"]
+    if manifest["kind"] == "LeaderWorkerSet":
+        return [spec["leaderWorkerTemplate"]["workerTemplate"]["spec"]]
     jobs = [each["template"]["spec"] for each in spec["replicatedJobs"]] if manifest["kind"] == "JobSet" else [spec]
     return [job["template"]["spec"] for job in jobs]
 
@@ -65,6 +67,8 @@ def test_a_platform_without_queues_has_no_examples() -> None:
 def test_a_manifest_is_valid_and_passes_the_platforms_policies(stack: str, manifest: Any) -> None:
     """Those of Pod Security and of queues. The sandbox's tests ask the real API server."""
     validate(manifest)
+    if manifest["kind"] == "Service":
+        return
     of = platform(stack)
     queue = of.queues[manifest["metadata"]["labels"][QUEUE_LABEL]]
     assert manifest["metadata"]["namespace"] in queue.namespaces
@@ -74,7 +78,7 @@ def test_a_manifest_is_valid_and_passes_the_platforms_policies(stack: str, manif
         assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
         assert not any("hostPath" in volume for volume in spec.get("volumes", []))
         for container in spec["containers"]:
-            assert "@sha256:" in container["image"]
+            assert "@sha256:" in container["image"] or container["image"].rpartition(":")[2] not in ("", "latest")
             context = container.get("securityContext", {})
             assert not context.get("privileged")
             assert set(context.get("capabilities", {}).get("add", [])) <= capabilities
@@ -88,6 +92,12 @@ def test_training_keeps_its_checkpoints_where_the_team_has_a_bucket() -> None:
     assert {"name": examples.CHECKPOINTS, "value": "/checkpoints"} in container["env"]
     by_name = {each.name: each for each in examples.examples(platform("recipe"))}
     assert "has no bucket" in by_name["train"].about
+
+
+@pytest.mark.parametrize("stack", examples.STACKS)
+def test_slices_of_one_host_have_a_server(stack: str) -> None:
+    names = {each.name for each in examples.examples(platform(stack))}
+    assert ("serve" in names) == any(not plan.multi_host for plan in platform(stack).slice_plans)
 
 
 def test_the_urgent_job_comes_second_so_that_it_has_something_to_preempt() -> None:

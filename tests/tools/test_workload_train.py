@@ -167,7 +167,7 @@ def test_who_forgets_the_two_dashes_reads_where_they_go(arguments: list[str], wr
 
     result = CliRunner().invoke(app, ["workload", "train", *arguments], env={"COLUMNS": "300", "TERM": "dumb"})
     assert result.exit_code == 2
-    assert f"a command is written after two dashes: root workload train {written}" in result.stderr
+    assert f"what the container gets is written after two dashes: root workload train {written}" in result.stderr
 
 
 def test_a_misspelt_option_is_still_named() -> None:
