@@ -31,8 +31,8 @@ REQUEST_SECONDS = 30
 PAGE = 2000
 """Most objects that the API server is asked for at once."""
 READ_ONLY = "--reject-methods=POST,PUT,PATCH,DELETE"
-UNREACHABLE = 502
-"""What the proxy answers where it has no credential, or no connection."""
+UNREACHABLE = 500
+"""What the proxy answers where it has no connection (kubectl's `responder.Error`), in words; 502 without credential."""
 
 
 class ClusterAwayError(Exception):

@@ -20,9 +20,10 @@ import yaml
 
 from catalogue.labels import FLAVOR_LABEL, SLICE_LABEL
 from plan import kueue_configuration
+from plan.charts import LWS
 from plan.workloads.job import Job
 from plan.workloads.jobset import jobset
-from plan.workloads.server import inference_server
+from plan.workloads.server import Server, inference_server
 from sandbox import toolchain
 from sandbox.kubernetes.api import ApiClient, ApiError, Object
 from sandbox.kubernetes.gke import GkeCluster
@@ -134,6 +135,8 @@ def _install(cluster: GkeCluster, registry: ChartRegistry, graph: GraphMonitor) 
     helm = Helm(plane.kubeconfig_path, registry.variables(plane.authority.pair.certificate))
     apply_recorded(plane.client, graph, "Namespace")
     helm.install(ReleaseSpec("jobset", "jobset-system", JOBSET_CHART, PLATFORM.software.jobset.version, {}, wait=False))
+    values, version = LWS.values(PLATFORM), LWS.version(PLATFORM.software)
+    helm.install(ReleaseSpec(LWS.release, LWS.namespace, LWS.reference, version, values))
     helm.install(kueue_release(kueue_configuration.render(kueue_configuration.configuration(PLATFORM))))
 
     def applied() -> bool:
@@ -198,8 +201,8 @@ def test_work_that_never_starts(lab: Lab) -> None:
 
 
 def test_hosts_missing_and_a_reservation_that_is_used_up(lab: Lab) -> None:
-    lab.hosts(train_1=3)
-    report = lab.until(lambda report: slices(report, "train").hosts_ready == 7)
+    lab.hosts(train_1=0)
+    report = lab.until(lambda report: slices(report, "train").hosts_ready == 4)
     assert kinds(report) == {("act", "host-missing", "slices train")}
     assert report.findings[0].names == ("train-1",)
 
@@ -260,21 +263,20 @@ def test_a_job_that_restarts(lab: Lab) -> None:
 
 
 def test_a_server_that_is_idle(lab: Lab) -> None:
-    server, _ = inference_server(PLATFORM, SERVING, Job("server", "team-a", 2, queue="research"), "model")
-    server["spec"]["template"]["metadata"].setdefault("annotations", {})["sandbox/run-for"] = "600s"
-    job = lab.client.create(server)
+    wanted = Server(Job("server", "team-a", 2, queue="research"), "model")
+    served = [lab.client.create(each) for each in inference_server(PLATFORM, SERVING, wanted)]
     report = lab.until(lambda report: slices(report, "serve").chips_used == 2)
     assert report.findings == ()
     at = datetime.now(UTC)
     found = read_cluster(PLATFORM, lab.api, at)
     assert found.holders is not None
     held = [each for each in found.holders if each.server]
-    assert {each.owner for each in held} == {"Job team-a/server"}
+    assert {each.owner for each in held} == {"LeaderWorkerSet team-a/server"}
     load_of = {each.host: 0.0 for each in held}
     # An hour later, when its chips have done nothing for ten minutes.
     later = Readings(at.replace(year=at.year + 1), found, GoogleReadings(load=load_of))
-    assert ("note", "server-idle", "Job team-a/server") in kinds(judge(PLATFORM, "test", later))
-    lab.remove(job)
+    assert ("note", "server-idle", "LeaderWorkerSet team-a/server") in kinds(judge(PLATFORM, "test", later))
+    lab.remove(*served)
 
 
 def test_readers_with_other_rights(lab: Lab, tmp_path: Path) -> None:

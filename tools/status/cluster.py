@@ -9,6 +9,7 @@ from catalogue.labels import ACCELERATOR_LABEL, CHIPS_LABEL, DRA_LABEL, NODE_POO
 from plan.flavors import DEVICE_PLUGIN_RESOURCE
 from plan.platform import Platform
 from plan.workloads.jobset import JOBSET_API
+from plan.workloads.leader_worker_set import SET_LABEL
 from tools.cluster_api import ClusterApi, RefusedReadError
 from tools.kueue_readings import (
     PATHS,
@@ -29,7 +30,7 @@ SYSTEM_NAMESPACES = ("kube-system", "gmp-system")
 """Their pods hold no chips, and there are several of them on each host."""
 MAINTENANCE_LABEL = "cloud.google.com/scheduled-maintenance-time"
 TERMINATION_TAINT = "cloud.google.com/impending-node-termination"
-SERVING_KINDS = frozenset({"ReplicaSet", "StatefulSet", "LeaderWorkerSet"})
+SERVING_KINDS = frozenset({"ReplicaSet", "StatefulSet"})
 RECENT = timedelta(minutes=30)
 """After that the autoscaler has tried again, and said so again."""
 AT_ONCE = 6
@@ -201,6 +202,8 @@ def _owner(metadata: Json) -> str:
     labels = metadata.get("labels", {})
     if jobset := labels.get("jobset.sigs.k8s.io/jobset-name"):
         return f"JobSet {metadata['namespace']}/{jobset}"
+    if server := labels.get(SET_LABEL):
+        return f"LeaderWorkerSet {metadata['namespace']}/{server}"
     owners = [each for each in metadata.get("ownerReferences", ()) if each.get("controller")]
     kind, name = (owners[0]["kind"], owners[0]["name"]) if owners else ("pod", metadata["name"])
     return f"{kind} {metadata['namespace']}/{name}"
@@ -209,6 +212,8 @@ def _owner(metadata: Json) -> str:
 def _serves(metadata: Json, spec: Json) -> bool:
     """Whether a pod answers requests: its controller is one for servers, or a probe asks it over HTTP."""
     kinds = {each["kind"] for each in metadata.get("ownerReferences", ())}
+    if SET_LABEL in metadata.get("labels", {}):
+        return True
     probed = any("httpGet" in (each.get("readinessProbe") or {}) for each in spec["containers"])
     return probed or not kinds.isdisjoint(SERVING_KINDS)
 
