@@ -14,7 +14,7 @@ from plan.slices import SlicePlan
 from plan.storage import mounted, stores_of
 from plan.workloads.job import Job, Manifest, WorkloadError, check_fit
 from plan.workloads.leader_worker_set import Group, leader_worker_set, leaders, worker_environment
-from plan.workloads.pods import devices
+from plan.workloads.pods import devices, host_environment
 
 VLLM_IMAGE = "vllm/vllm-tpu:v0.19.0"
 VLLM_PORT = 8000
@@ -104,7 +104,7 @@ def _check(platform: Platform, plan: SlicePlan, server: Server) -> None:
 
 def _container(platform: Platform, plan: SlicePlan, server: Server) -> Manifest:
     """The container that answers requests."""
-    environment = [*_token(server), *worker_environment(plan, server.job)]
+    environment = [*_token(server), *host_environment(plan), *worker_environment(plan, server.job)]
     return {
         "name": "vllm",
         "image": server.job.image,
