@@ -30,7 +30,7 @@ LABELS = {
     "cloud.google.com/gke-nodepool": "guest-serve",
     "tpu-platform/slice": "serve",
 }
-PROVIDED = ["device-plugin", "jobset", "kueue"]
+PROVIDED = ["device-plugin", "jobset", "kueue", "lws"]
 
 
 def existing(project: Project) -> Json:
