@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from plan.flavors import Flavor, flavors
 from plan.multikueue import CHECK as MULTIKUEUE_CHECK
 from plan.platform import Platform
+from plan.slices import SlicePlan
 from platform_config.queues import Queue, SliceCounts
 
 
@@ -75,6 +76,16 @@ def _cluster_queue(platform: Platform, name: str, queue: Queue) -> ClusterQueue:
         queue,
         dispatched=platform.is_manager,
     )
+
+
+def queues_with(platform: Platform, group: str) -> tuple[str, ...]:
+    """Queues that have slices of a group, were it none of their own but only borrowed ones."""
+    return tuple(name for name, queue in platform.queues.items() if group in queue.slices)
+
+
+def slices_in_reach(platform: Platform, queue: str, plan: SlicePlan) -> int:
+    """The most slices of a plan that a queue can have at once."""
+    return reach(platform, queue, plan.flavor) // plan.chips
 
 
 def reach(platform: Platform, queue: str, flavor: str) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from plan.images import mirror_of
 from plan.platform import Platform
-from plan.queues import reach
+from plan.queues import slices_in_reach
 from plan.slices import SlicePlan
 from plan.storage import mounted
 from plan.workloads.job import Job, Manifest
@@ -79,7 +79,7 @@ def examples(platform: Platform) -> Iterator[Example]:
         yield _serving(
             platform, plans[single], Job("serve", namespace, 1, queue, image=mirror_of(platform, VLLM_IMAGE))
         )
-    most = reach(platform, queue, plans[widest].flavor) // plans[widest].chips
+    most = slices_in_reach(platform, queue, plans[widest])
     yield _batch(platform, plans[widest], Job("", namespace, most, queue))
     yield _debug(platform, plans[first], Job("debug", namespace, 1, queue))
 

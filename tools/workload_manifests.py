@@ -10,10 +10,12 @@ from plan import images
 from plan.platform import Platform
 from plan.slices import SlicePlan
 from plan.workloads.autoscaling import autoscaling
+from plan.workloads.destination import destination
 from plan.workloads.gateway import gateway, reach_of
-from plan.workloads.job import JAX_IMAGE, Job, Manifest, WorkloadError, namespace_of, plan_named
+from plan.workloads.job import JAX_IMAGE, Job, Manifest, WorkloadError, plan_named
 from plan.workloads.jobset import jobset
 from plan.workloads.server import HEALTH_PATH, VLLM_IMAGE, VLLM_PORT, Server, inference_server, service_name
+from tools.workload_values import check_values
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Running:
 
 def train(platform: Platform, request: Request, running: Running) -> list[Manifest]:
     """A job's objects; raises WorkloadError where it does not fit the platform."""
+    check_values(_values(request))
     plan, job = _job(platform, request, JAX_IMAGE)
     if running.arguments and not (request.command or request.image):
         raise WorkloadError("--arg needs what takes it: a command after --, or --image with a command of its own")
@@ -86,6 +89,14 @@ def _variables(written: Sequence[str]) -> Mapping[str, str]:
 
 def serve(platform: Platform, request: Request, serving: Serving) -> list[Manifest]:
     """A model server's objects; raises WorkloadError where it does not fit the platform."""
+    values = {
+        "--model": serving.model,
+        "--weights": serving.weights,
+        "--token": serving.token,
+        "--gateway": serving.gateway,
+        "--certificate": serving.certificate,
+    }
+    check_values({**_values(request), **values})
     plan, job = _job(platform, request, VLLM_IMAGE)
     server = Server(job, serving.model, serving.flags, serving.weights, serving.token, serving.several_hosts)
     made = inference_server(platform, plan, server)
@@ -95,17 +106,30 @@ def serve(platform: Platform, request: Request, serving: Serving) -> list[Manife
     elif serving.certificate:
         raise WorkloadError("--certificate is for the load balancer: write --gateway internal or external as well")
     if serving.max_replicas:
-        made += autoscaling(platform, job, VLLM_PORT, serving.max_replicas, plan.count)
+        made += autoscaling(platform, plan, job, VLLM_PORT, serving.max_replicas)
+        # Left to the autoscaler: `kubectl apply` would set it back each time. LeaderWorkerSet begins with one.
+        del made[0]["spec"]["replicas"]
     return made
+
+
+def _values(request: Request) -> dict[str, str | None]:
+    return {
+        "--queue": request.queue,
+        "--namespace": request.namespace,
+        "--name": request.name,
+        "--priority": request.priority,
+        "--image": request.image,
+    }
 
 
 def _job(platform: Platform, request: Request, default_image: str) -> tuple[SlicePlan, Job]:
     plan = plan_named(platform, request.slices)
+    queue, namespace = destination(platform, plan, request.queue, request.namespace)
     job = Job(
         name=request.name or request.slices,
-        namespace=namespace_of(platform, request.queue, request.namespace),
+        namespace=namespace,
         slices=request.count,
-        queue=request.queue,
+        queue=queue,
         priority=request.priority,
         # By way of the platform's mirror, where it has one: only images of Artifact Registry are streamed.
         image=request.image or images.mirror_of(platform, default_image),

@@ -5,7 +5,8 @@ metrics). It reads gauges only, and selects pods by labels without prefix only.
 """
 
 from plan.platform import Platform
-from plan.workloads.job import Job, Manifest, WorkloadError
+from plan.slices import SlicePlan
+from plan.workloads.job import Job, Manifest, WorkloadError, check_number
 from plan.workloads.leader_worker_set import API as SET_API
 from plan.workloads.leader_worker_set import LEADER_LABEL
 from platform_config.cluster import GkeCluster
@@ -16,10 +17,10 @@ MOST_WAITING = 5
 """Requests that wait for each server, on average: with more of them another server is wanted."""
 
 
-def autoscaling(platform: Platform, job: Job, port: int, most: int, available: int) -> list[Manifest]:
+def autoscaling(platform: Platform, plan: SlicePlan, job: Job, port: int, most: int) -> list[Manifest]:
     """The metric, and the autoscaler that sets the number of replicas between the job's and `most`.
 
-    `available`: slices that there are. Raises WorkloadError where the platform cannot scale so, or not so far.
+    Raises WorkloadError where the platform cannot scale so, or the server's queue not so far.
     """
     if not isinstance(platform.cluster, GkeCluster):
         raise WorkloadError("--max-replicas needs GKE, whose autoscaler reads the metric: scale by kubectl scale")
@@ -27,8 +28,7 @@ def autoscaling(platform: Platform, job: Job, port: int, most: int, available: i
         raise WorkloadError("--max-replicas needs cluster.metric_autoscaling: true in the stack file")
     if most <= job.slices:
         raise WorkloadError(f"--max-replicas {most} is not above --replicas {job.slices}")
-    if most > available:
-        raise WorkloadError(f"--max-replicas {most} is more than the {available} slices that the platform has")
+    check_number(platform, plan, job.queue, most, "lower --max-replicas")
     metadata = {"name": job.name, "namespace": job.namespace}
     gauge = {"gauge": {"name": WAITING, "prometheusMetricName": WAITING_OF_VLLM}}
     container = {"endpoint": {"port": port, "path": "/metrics"}, "metrics": [gauge]}

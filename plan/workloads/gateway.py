@@ -4,6 +4,7 @@ Forms: Gateway API v1; HealthCheckPolicy and GCPBackendPolicy of networking.gke.
 Gateway resources using policies). Only regional classes: the global ones take no traffic into one region alone.
 """
 
+from collections.abc import Iterator
 from typing import Literal, get_args
 
 from plan.platform import Platform
@@ -14,6 +15,10 @@ Reach = Literal["internal", "external"]
 CLASSES: dict[Reach, str] = {"internal": "gke-l7-rilb", "external": "gke-l7-regional-external-managed"}
 GATEWAY_API = "gateway.networking.k8s.io/v1"
 POLICY_API = "networking.gke.io/v1"
+API_KEY = "VLLM_API_KEY"
+"""The variable with the key that vLLM asks clients for."""
+GUARDED = "/v1"
+"""Where vLLM asks for its key. /invocations, /tokenize and others answer without (vLLM, docs/usage/security.md)."""
 ANSWER_SECONDS = 300
 """How long an answer may take. GKE's default is 30 s, in which a long one does not fit."""
 
@@ -36,18 +41,32 @@ def gateway(
     if not isinstance(platform.cluster, GkeCluster):
         raise WorkloadError("--gateway needs GKE, which makes the load balancer: without GKE use kubectl port-forward")
     if not platform.cluster.gateway:
-        raise WorkloadError("--gateway needs cluster.gateway: true in the stack file")
-    if reach == "external" and certificate is None:
         raise WorkloadError(
-            "--gateway external needs --certificate SECRET (a Secret of type kubernetes.io/tls): clients would send"
-            " everything over the internet in clear"
+            "--gateway needs cluster.gateway: true and network.proxy_only_cidr in the stack file, and then pulumi up"
         )
+    if reach == "external" and (found := list(_exposed(platform, job, certificate))):
+        raise WorkloadError("; ".join(found))
     return [
         _object(GATEWAY_API, "Gateway", job, _gateway(reach, certificate)),
-        _object(GATEWAY_API, "HTTPRoute", job, _route(job, service, port)),
+        _object(GATEWAY_API, "HTTPRoute", job, _route(job, service, port, reach)),
         _object(POLICY_API, "HealthCheckPolicy", job, _health(service, port, health_path)),
         _object(POLICY_API, "GCPBackendPolicy", job, _backend(service)),
     ]
+
+
+def _exposed(platform: Platform, job: Job, certificate: str | None) -> Iterator[str]:
+    """What a server on the internet lacks."""
+    if certificate is None:
+        yield (
+            "--gateway external needs --certificate SECRET (a Secret of type kubernetes.io/tls): clients would send"
+            " everything over the internet in clear"
+        )
+    team = platform.teams.get(job.namespace)
+    if team is None or API_KEY not in team.secrets:
+        yield (
+            f"--gateway external needs a key, or everybody may use the server: write teams: {{{job.namespace}: "
+            f"{{secrets: {{{API_KEY}: NAME}}}}}} in the stack file, with the NAME of an entry in Secret Manager"
+        )
 
 
 def _object(api: str, kind: str, job: Job, spec: Manifest) -> Manifest:
@@ -66,11 +85,12 @@ def _gateway(reach: Reach, certificate: str | None) -> Manifest:
     }
 
 
-def _route(job: Job, service: str, port: int) -> Manifest:
-    """Without timeouts, which GKE refuses in routes (GWCER104)."""
+def _route(job: Job, service: str, port: int, reach: Reach) -> Manifest:
+    """Without timeouts, which GKE refuses in routes (GWCER104). From the internet only to what asks for a key."""
+    guarded = {"matches": [{"path": {"type": "PathPrefix", "value": GUARDED}}]} if reach == "external" else {}
     return {
         "parentRefs": [{"kind": "Gateway", "name": job.name}],
-        "rules": [{"backendRefs": [{"name": service, "port": port}]}],
+        "rules": [{**guarded, "backendRefs": [{"name": service, "port": port}]}],
     }
 
 

@@ -67,43 +67,25 @@ def plan_named(platform: Platform, name: str) -> SlicePlan:
     raise WorkloadError(f"the platform has no slices called {name}: it has {known}")
 
 
-def namespace_of(platform: Platform, queue: str | None, namespace: str | None) -> str:
-    """The namespace to submit to: the given one, else the queue's first, else the platform's only team or first."""
-    if queue is None:
-        namespaces = platform.workload_namespaces
-        if namespace and namespace not in namespaces:
-            raise WorkloadError(f"the platform has no namespace {namespace}: it has {', '.join(namespaces)}")
-        if namespace is None and len(platform.teams) > 1:
-            # A job gets its team's buckets and secrets.
-            raise WorkloadError(f"which team's job is it? Write --queue or --namespace {' or '.join(platform.teams)}")
-        return namespace or namespaces[0]
-    if queue not in platform.queues:
-        raise WorkloadError(f"the platform has no queue {queue}: it has {', '.join(platform.queues) or 'none'}")
-    allowed = platform.queues[queue].namespaces
-    if namespace and namespace not in allowed:
-        raise WorkloadError(f"queue {queue} takes no work from {namespace}, only from {', '.join(allowed)}")
-    return namespace or allowed[0]
+def check_fit(platform: Platform, plan: SlicePlan, job: Job, remedy: str = "ask for fewer (--slices)") -> None:
+    """Raises WorkloadError where the platform, or the job's queue, can never run the job.
 
-
-def check_fit(platform: Platform, plan: SlicePlan, job: Job) -> None:
-    """Raises WorkloadError where the platform, or the job's queue, can never run the job."""
+    `remedy`: how a person asks for fewer slices.
+    """
     if not re.fullmatch(DNS_LABEL, job.name):
         # JobSet makes a Service of the name, whose names are stricter than those of jobs (RFC 1035).
         raise WorkloadError(f"the name {job.name} is refused: only a-z, 0-9 and -, beginning with a letter; use --name")
-    if job.slices > plan.count:
-        raise WorkloadError(f"{job.slices} slices of {plan.group} asked for, the platform has {plan.count}")
     if job.queue and plan.group not in platform.queues[job.queue].slices:
         names = ", ".join(platform.queues[job.queue].slices)
         raise WorkloadError(f"queue {job.queue} has no slices of {plan.group}: it has {names}")
-    if job.queue:
-        _check_reach(platform, plan, job, job.queue)
+    check_number(platform, plan, job.queue, job.slices, remedy)
     if job.priority and job.priority not in platform.priorities:
-        raise WorkloadError(
-            f"the platform has no priority {job.priority}: it has {', '.join(platform.priorities) or 'none'}"
-        )
+        known = ", ".join(platform.priorities)
+        instead = known or f"none; add priorities: {{{job.priority}: 1000}} to the stack file"
+        raise WorkloadError(f"the platform has no priority {job.priority}: it has {instead}")
     if plan.provisioning is TPU_PROVISIONER:
         _check_pool_names(job)
-    if not plan.provisioning.declared and job.queue is None:
+    if job.queue is None:
         _check_unqueued(platform, plan)
     longest = f"{job.name}-{JOB}-{job.slices - 1}-{plan.hosts - 1}-abcde"
     if len(longest) > 63:
@@ -118,22 +100,34 @@ def _check_pool_names(job: Job) -> None:
 
 
 def _check_unqueued(platform: Platform, plan: SlicePlan) -> None:
-    """Only queues limit the number of slices that come on demand, so the API server refuses jobs past them."""
-    queued = [name for name, queue in platform.queues.items() if plan.group in queue.slices]
-    if queued and platform.software.kueue.refuse_unqueued:
-        raise WorkloadError(f"slices of {plan.group} come for jobs in queues only: --queue {' or '.join(queued)}")
+    """Refuses work past the queues where only a queue brings it hosts, or where the API server refuses it."""
+    owners = queues.queues_with(platform, plan.group)
+    instead = f"write --queue {' or '.join(owners)}" if owners else f"give a queue slices of {plan.group} first"
+    if platform.is_manager:
+        raise WorkloadError(f"a manager hands on what is in its queues, and has no slices of its own: {instead}")
+    if plan.queued:
+        raise WorkloadError(f"only Kueue asks for hosts of {plan.group} (queued provisioning): {instead}")
+    # Nothing but queues limits the number of slices that come on demand.
+    if not plan.provisioning.declared and owners and platform.software.kueue.refuse_unqueued:
+        raise WorkloadError(f"slices of {plan.group} come for jobs in queues only: {instead}")
 
 
-def _check_reach(platform: Platform, plan: SlicePlan, job: Job, queue: str) -> None:
-    """Refuses a job with more chips than its queue can ever have: Kueue would keep it waiting."""
-    slices = queues.reach(platform, queue, plan.flavor) // plan.chips
-    if job.slices <= slices:
-        return
-    path = f"queues.{queue}"
-    raise WorkloadError(
-        f"queue {queue} can never have {job.slices} slices of {plan.group}, at most {slices} with what it may borrow; "
-        f"ask for fewer (--slices), or raise {path}.slices.{plan.group} or {path}.borrow in the stack file"
-    )
+def check_number(platform: Platform, plan: SlicePlan, queue: str | None, slices: int, remedy: str) -> None:
+    """Raises WorkloadError for more slices than the platform has, or the queue can ever have: Kueue would keep the work
+    waiting. `remedy`: how a person asks for fewer."""
+    if slices > plan.count:
+        path = f"{'multikueue.' if platform.is_manager else ''}slices.{plan.group}.count"
+        raise WorkloadError(
+            f"{slices} slices of {plan.group} asked for, the platform has {plan.count}; {remedy}, or raise {path} in"
+            " the stack file"
+        )
+    most = queues.slices_in_reach(platform, queue, plan) if queue else slices
+    if slices > most:
+        path = f"queues.{queue}"
+        raise WorkloadError(
+            f"queue {queue} can never have {slices} slices of {plan.group}, at most {most} with what it may borrow; "
+            f"{remedy}, or raise {path}.slices.{plan.group} or {path}.borrow in the stack file"
+        )
 
 
 def metadata(plan: SlicePlan, job: Job) -> Manifest:

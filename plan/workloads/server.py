@@ -9,12 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from plan import flavors
+from plan.federation import federated_namespaces
 from plan.platform import Platform
 from plan.slices import SlicePlan
 from plan.storage import mounted, stores_of
 from plan.workloads.job import Job, Manifest, WorkloadError, check_fit
 from plan.workloads.leader_worker_set import Group, leader_worker_set, leaders, worker_environment
 from plan.workloads.pods import devices, host_environment
+from platform_config.cluster import GkeCluster
+from platform_config.teams import BUCKET_NAME
 
 VLLM_IMAGE = "vllm/vllm-tpu:v0.19.0"
 VLLM_PORT = 8000
@@ -99,7 +102,7 @@ def _check(platform: Platform, plan: SlicePlan, server: Server) -> None:
     for flag in server.flags:
         if instead := OWN_FLAGS.get(flag.partition("=")[0]):
             raise WorkloadError(f"{flag.partition('=')[0]} is not for you to set: {instead}")
-    check_fit(platform, plan, server.job)
+    check_fit(platform, plan, server.job, "ask for fewer (--replicas)")
 
 
 def _container(platform: Platform, plan: SlicePlan, server: Server) -> Manifest:
@@ -151,15 +154,15 @@ def _model(platform: Platform, server: Server) -> list[str]:
         return [f"--model={server.model}"]
     place = _place(platform, server.job.namespace, server.weights)
     streamed = ["--load-format=runai_streamer"] if place.startswith("gs://") else []
+    if streamed:
+        _check_identity(platform, server.job.namespace)
     return [f"--model={place}", f"--served-model-name={server.model}", *streamed]
 
 
 def _place(platform: Platform, namespace: str, weights: str) -> str:
     """The address or the path of the weights."""
     if weights.startswith("gs://"):
-        if not re.fullmatch(r"gs://[a-z0-9][-_.a-z0-9]+/.+", weights):
-            raise WorkloadError(f"--weights {weights} is no folder of a bucket: write gs://BUCKET/PATH")
-        return weights.rstrip("/")
+        return _in_bucket(weights)
     name, _, below = weights.strip("/").partition("/")
     here = {store.name: store.spec.mount for store in mounted(platform, namespace)}
     addresses = {store.name: store.uri for store in stores_of(platform, namespace)}
@@ -170,6 +173,26 @@ def _place(platform: Platform, namespace: str, weights: str) -> str:
             f"{namespace} has no storage called {name}: it has {known}. Write --weights gs://BUCKET/PATH for a bucket"
         )
     return "/".join(each for each in (place.rstrip("/"), below) if each)
+
+
+def _in_bucket(weights: str) -> str:
+    bucket, _, path = weights.removeprefix("gs://").partition("/")
+    if not re.fullmatch(BUCKET_NAME, bucket):
+        raise WorkloadError(
+            f"--weights {weights}: {bucket or 'an empty text'} is no bucket name; write gs://BUCKET/PATH"
+        )
+    if not path.strip("/"):
+        raise WorkloadError(f"--weights {weights} has no path: write gs://{bucket}/PATH")
+    return weights.rstrip("/")
+
+
+def _check_identity(platform: Platform, namespace: str) -> None:
+    """On GKE every pod has an identity, by Workload Identity."""
+    if not isinstance(platform.cluster, GkeCluster) and namespace not in federated_namespaces(platform):
+        raise WorkloadError(
+            "--weights gs:// needs an identity for pods, which only a team with storage has without GKE, in a cluster"
+            f" of kind self-managed; {namespace} is none"
+        )
 
 
 def _token(server: Server) -> list[Manifest]:

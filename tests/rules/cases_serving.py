@@ -62,7 +62,7 @@ ERRORS = [
         "metric-autoscaling-version",
         (V6E, scaled("1.34")),
         "cluster.metric_autoscaling",
-        "needs GKE 1.35.1-gke.1396000 or newer",
+        "needs GKE 1.36.4-gke.1247000 or newer",
         "1.36",
         (V6E, scaled("1.36")),
     ),

@@ -371,7 +371,11 @@ def test_the_api_server_stores_what_the_tool_says(client: ApiClient, stack: Path
         assert within_it(client.create(said, dry_run=True), said)
 
 
-GATEWAYS = {"cluster": {"gateway": True}, "network": {"proxy_only_cidr": "10.0.64.0/23"}}
+GATEWAYS = {
+    "cluster": {"gateway": True},
+    "network": {"proxy_only_cidr": "10.0.64.0/23"},
+    "teams": {TEAM: {"secrets": {"VLLM_API_KEY": "key"}}},
+}
 
 
 def test_gkes_gateways_take_what_the_tool_prints(client: ApiClient, tmp_path: Path) -> None:

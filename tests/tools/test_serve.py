@@ -102,7 +102,8 @@ def test_a_pod_selects_the_labels_that_its_pool_declares() -> None:
 
 def test_as_many_servers_as_asked_for(teams: Path) -> None:
     assert served(teams, "chips", *GEMMA, "--replicas", "3")[0]["spec"]["replicas"] == 3
-    refused(serve(teams, "chips", *GEMMA, "--replicas", "6"), "6 slices of chips asked for, the platform has 5")
+    said = "6 slices of chips asked for, the platform has 5; ask for fewer (--replicas), or raise slices.chips.count"
+    refused(serve(teams, "chips", *GEMMA, "--replicas", "6"), said)
 
 
 def test_flags_after_two_dashes_are_vllms(teams: Path) -> None:
@@ -219,14 +220,19 @@ def test_a_name_is_as_long_as_kueues_label_allows(teams: Path) -> None:
         (RECIPE, ["pair"], "2 hosts a slice, and vLLM on several TPU hosts is experimental"),
         (DEV, ["serve", SEVERAL], "one host a slice: leave out --experimental-multi-host"),
         (DEV, ["serve", "--replicas", "2"], "2 slices of serve asked for, the platform has 1"),
-        (DEV, ["serve", "--weights", "gs://bucket"], "is no folder of a bucket"),
+        (DEV, ["serve", "--weights", "gs://my-bucket"], "has no path: write gs://my-bucket/PATH"),
+        (DEV, ["serve", "--weights", "gs://b/c"], "b is no bucket name"),
+        (DEV, ["serve", "--weights", ""], "--weights is empty: is a variable unset?"),
+        (DEV, ["serve", "--model", "", "--token", ""], "--model is empty: is a variable unset?; --token is empty"),
+        (DEV, ["serve", "--token", "Bad Secret"], "--token 'Bad Secret' is no Secret: write its NAME in lower case"),
+        (DEV, ["serve", "--token", "hf:"], "--token 'hf:' is no Secret"),
         (DEV, ["serve", "--weights", "models"], "has no storage called models: it has none"),
         (DEV, ["serve", "--queue", "nobody"], "no queue nobody: it has"),
         (PROVISIONER, ["train"], "for JobSets only, and a server is none"),
     ],
 )
 def test_a_server_that_does_not_fit_is_refused(file: Path, arguments: list[str], said: str) -> None:
-    refused(serve(file, *arguments, *GEMMA), said)
+    refused(serve(file, *GEMMA, *arguments), said)
 
 
 def test_the_page_makes_the_secret_where_the_server_runs() -> None:
@@ -238,13 +244,30 @@ def test_the_page_makes_the_secret_where_the_server_runs() -> None:
     assert f"kubectl -n {served(DEV, *arguments)[0]['metadata']['namespace']} " in secret
 
 
+def test_weights_in_a_bucket_need_an_identity(stack_file: Any) -> None:
+    """Without GKE only pods of teams with storage have one."""
+    file = stack_file(
+        {"single": {"machine_type": "ct6e-standard-8t", "topology": "2x4"}},
+        cluster=SELF_MANAGED,
+        teams={"a": {"storage": {"models": {}}}, "b": {}},
+    )
+    arguments = ["single", *GEMMA, "--weights", "gs://acme/gemma"]
+    served(file, *arguments, "-n", "a")
+    refused(serve(file, *arguments, "-n", "b"), "--weights gs:// needs an identity for pods, which only a team")
+
+
 @pytest.fixture
 def reachable(stack_file: Any) -> Path:
-    """A stack file of a GKE cluster with gateways and autoscaling by metrics."""
+    """A stack file of a GKE cluster with gateways and autoscaling by metrics; team `open` has a key for servers."""
     file: Path = stack_file(
         {"chips": {"machine_type": "ct6e-standard-4t", "topology": "2x2", "count": 5}},
         cluster={"gateway": True, "metric_autoscaling": True},
         network={"proxy_only_cidr": "10.0.64.0/23"},
+        teams={"closed": {}, "open": {"secrets": {"VLLM_API_KEY": "key"}}},
+        queues={
+            "q": {"namespaces": ["closed"], "slices": {"chips": 3}, "borrow": {"chips": 1}},
+            "p": {"namespaces": ["open"], "slices": {"chips": 2}},
+        },
     )
     return file
 
@@ -254,7 +277,7 @@ def by_kind(manifests: list[Any]) -> dict[str, Any]:
 
 
 def test_a_gateway_leads_to_the_servers_service(reachable: Path) -> None:
-    made = by_kind(served(reachable, "chips", *GEMMA, "--gateway", "internal"))
+    made = by_kind(served(reachable, "chips", *GEMMA, "--queue", "q", "--gateway", "internal"))
     assert made["Gateway"]["spec"]["gatewayClassName"] == "gke-l7-rilb"
     (listener,) = made["Gateway"]["spec"]["listeners"]
     assert (listener["protocol"], listener["port"]) == ("HTTP", 80)
@@ -269,9 +292,17 @@ def test_a_gateway_leads_to_the_servers_service(reachable: Path) -> None:
     assert check == {"port": 8000, "requestPath": "/health"}
 
 
-def test_the_internet_reaches_a_server_by_tls_only(reachable: Path) -> None:
-    refused(serve(reachable, "chips", *GEMMA, "--gateway", "external"), "needs --certificate SECRET")
-    made = by_kind(served(reachable, "chips", *GEMMA, "--gateway", "external", "--certificate", "tls"))
+def test_the_internet_reaches_a_server_by_tls_and_with_a_key_only(reachable: Path) -> None:
+    asked = ["chips", *GEMMA, "--gateway", "external"]
+    refused(serve(reachable, *asked, "--queue", "p"), "needs --certificate SECRET")
+    closed = serve(reachable, *asked, "--queue", "q", "--certificate", "tls")
+    refused(closed, "write teams: {closed: {secrets: {VLLM_API_KEY: NAME}}} in the stack file")
+    assert "--certificate" not in closed.stderr
+    refused(serve(reachable, *asked, "--queue", "q"), "in clear; --gateway external needs a key")
+    made = by_kind(served(reachable, *asked, "--queue", "p", "--certificate", "tls"))
+    (rule,) = made["HTTPRoute"]["spec"]["rules"]
+    assert rule["matches"] == [{"path": {"type": "PathPrefix", "value": "/v1"}}], "the rest answers without a key"
+    assert {"secretRef": {"name": "secrets"}} in container(made["LeaderWorkerSet"])["envFrom"]
     assert made["Gateway"]["spec"]["gatewayClassName"] == "gke-l7-regional-external-managed"
     (listener,) = made["Gateway"]["spec"]["listeners"]
     assert (listener["protocol"], listener["port"]) == ("HTTPS", 443)
@@ -279,7 +310,8 @@ def test_the_internet_reaches_a_server_by_tls_only(reachable: Path) -> None:
 
 
 def test_servers_are_added_as_requests_wait(reachable: Path) -> None:
-    made = by_kind(served(reachable, "chips", *GEMMA, "--max-replicas", "4"))
+    made = by_kind(served(reachable, "chips", *GEMMA, "--queue", "q", "--max-replicas", "4"))
+    assert "replicas" not in made["LeaderWorkerSet"]["spec"], "kubectl apply would set back what the autoscaler has set"
     validate(made["HorizontalPodAutoscaler"])
     scaler = made["HorizontalPodAutoscaler"]["spec"]
     assert (scaler["minReplicas"], scaler["maxReplicas"]) == (1, 4)
@@ -300,7 +332,7 @@ def test_servers_are_added_as_requests_wait(reachable: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--gateway", "internal"], "needs cluster.gateway: true"),
+        (["--gateway", "internal"], "needs cluster.gateway: true and network.proxy_only_cidr in the stack file, and"),
         (["--gateway", "global"], "neither internal nor external"),
         (["--certificate", "tls"], "--certificate is for the load balancer"),
         (["--max-replicas", "2"], "needs cluster.metric_autoscaling: true"),
@@ -311,8 +343,15 @@ def test_what_the_cluster_lacks_is_refused(arguments: list[str], said: str) -> N
 
 
 def test_scaling_stays_within_the_slices(reachable: Path) -> None:
-    refused(serve(reachable, "chips", *GEMMA, "--max-replicas", "6"), "more than the 5 slices")
-    refused(serve(reachable, "chips", *GEMMA, "--replicas", "3", "--max-replicas", "3"), "not above --replicas 3")
+    asked = ["chips", *GEMMA, "--queue", "q"]
+    refused(
+        serve(reachable, *asked, "--max-replicas", "6"), "the platform has 5; lower --max-replicas, or raise slices"
+    )
+    said = "queue q can never have 5 slices of chips, at most 4 with what it may borrow; lower --max-replicas, or raise"
+    refused(serve(reachable, *asked, "--max-replicas", "5"), said)
+    refused(serve(reachable, *asked, "--replicas", "3", "--max-replicas", "3"), "not above --replicas 3")
+    said = "at most 4 with what it may borrow; ask for fewer (--replicas)"
+    refused(serve(reachable, *asked, "--replicas", "5"), said)
 
 
 @pytest.mark.parametrize(("option", "value"), [("--gateway", "internal"), ("--max-replicas", "2")])

@@ -50,7 +50,7 @@ def pod_spec(jobset: Any) -> Any:
     [
         (RECIPE, ["pair", "--queue", "research"]),
         (RECIPE, ["pair", "--queue", "research", "--slices", "2"]),
-        (RECIPE, ["large"]),
+        (RECIPE, ["large", "--queue", "research"]),
         (BLUEPRINT, ["train", "--queue", "training", "--slices", "3", "--priority", "high"]),
         (DEV, ["serve", "--queue", "team"]),
     ],
@@ -124,7 +124,7 @@ def test_without_gke_workers_are_told_who_they_are(without_gke: Path) -> None:
 
 def test_a_pod_asks_for_more_than_half_a_host() -> None:
     for plan in load_stack_file(RECIPE).slice_plans:
-        (jobset,) = printed(RECIPE, plan.name)
+        (jobset,) = printed(RECIPE, plan.name, "--queue", "research")
         requests = pod_spec(jobset)["containers"][0]["resources"]["requests"]
         assert plan.machine.vcpus / 2 < int(requests["cpu"]) < plan.machine.vcpus
         assert plan.machine.memory_gb / 2 < int(requests["memory"].removesuffix("Gi")) < plan.machine.memory_gb
@@ -138,9 +138,8 @@ def test_pods_select_the_labels_their_pools_declare() -> None:
 
 
 def test_the_command_after_two_dashes_is_the_containers() -> None:
-    (jobset,) = printed(
-        RECIPE, "large", "--image", "example.com/train@sha256:0", "--", "python", "train.py", "--steps=5"
-    )
+    options = ["--queue", "research", "--image", "example.com/train@sha256:0"]
+    (jobset,) = printed(RECIPE, "large", *options, "--", "python", "train.py", "--steps=5")
     (container,) = pod_spec(jobset)["containers"]
     assert container["image"] == "example.com/train@sha256:0"
     assert container["command"] == ["python", "train.py", "--steps=5"]
@@ -162,9 +161,16 @@ def test_the_default_images_pass_the_policy_pack() -> None:
         (RECIPE, ["pair", "--queue", "production"], "queue production has no slices of pair: it has large"),
         (RECIPE, ["pair", "--queue", "research", "-n", "production"], "takes no work from production"),
         (RECIPE, ["pair", "-n", "elsewhere"], "no namespace elsewhere"),
-        (RECIPE, ["pair", "--priority", "high"], "no priority high"),
+        (RECIPE, ["pair", "--priority", "high"], "it has none; add priorities: {high: 1000} to the stack file"),
+        (BLUEPRINT, ["train", "--priority", "top"], "no priority top: it has high, low"),
+        (RECIPE, ["pair", "--slices", "3"], "ask for fewer (--slices), or raise slices.pair.count"),
+        (RECIPE, ["pair", "--image", ""], "--image is empty: is a variable unset?"),
+        (RECIPE, ["pair", "--queue", "", "--priority", " "], "--queue is empty: is a variable unset?; --priority is"),
+        (RECIPE, ["pair", "--namespace", ""], "--namespace is empty"),
+        (RECIPE, ["pair", "--name", ""], "--name is empty"),
+        (RECIPE, ["pair", "--image", "foo bar"], "--image 'foo bar' is no image: for example"),
         (RECIPE, ["pair", "--name", "x" * 60], "characters too long"),
-        (TEAM, ["train"], "which team's job is it? Write --queue or --namespace research or product"),
+        (TEAM, ["train"], "belong to queues research, product: write --queue research or product"),
     ],
 )
 def test_what_does_not_fit_is_refused(file: Path, arguments: list[str], said: str) -> None:
