@@ -109,8 +109,7 @@ def _template(
 ) -> Manifest:
     template: Manifest = {"spec": {**placement(flavor), "containers": [dict(container)], "volumes": list(volumes)}}
     if flavor.topology_aware:
-        together = {PODSET_GROUP: job.name} if plan.multi_host else {}
-        template["metadata"] = {"annotations": {REQUIRED_TOPOLOGY: NODE_POOL_LABEL, **together}}
+        template["metadata"] = {"annotations": {REQUIRED_TOPOLOGY: NODE_POOL_LABEL, PODSET_GROUP: job.name}}
     team_pods.add_to_pod(platform, job.namespace, plan, template)
     return template
 
