@@ -85,12 +85,16 @@ def _lws_values(platform: Platform) -> Values:
 
 
 def _kueue_values(platform: Platform) -> Values:
-    """Two replicas, because they serve the webhooks of all queued namespaces."""
+    """Two replicas, because they serve the webhooks of all queued namespaces.
+
+    An upgrade replaces one after the other. A third pod beside both, the default, has no room on the system pool.
+    """
     configuration = kueue_configuration.render(kueue_configuration.configuration(platform))
     return {
         "managerConfig": {"controllerManagerConfigYaml": configuration},
         "controllerManager": {
             "replicas": 2,
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
             "nodeSelector": on_system_pool(platform),
             "podDisruptionBudget": {"enabled": True, "minAvailable": 1},
             "manager": {"resources": kueue_size(platform.most_nodes).resources()},

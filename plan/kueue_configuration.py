@@ -21,9 +21,12 @@ OBJECTS_API = "kueue.x-k8s.io/v1beta2"
 DISPATCHED = ("batch/job", "jobset.x-k8s.io/jobset")
 """Kinds of jobs that a manager hands to its workers. Without servers: a manager knows nothing of their state."""
 
-FRAMEWORKS = (*DISPATCHED, "leaderworkerset.x-k8s.io/leaderworkerset", "pod")
-"""Kinds of work that are queued. Kueue queues a server by its pods, so it needs `pod`. Named, it makes the API server
+OF_SERVERS = ("leaderworkerset.x-k8s.io/leaderworkerset", "pod")
+"""What makes Kueue queue servers. It queues a server by its pods, so it needs `pod`. Named, it makes the API server
 refuse a server's pods while Kueue does not answer. The post-renderer of Kueue's chart keeps it from other pods."""
+
+FRAMEWORKS = (*DISPATCHED, *OF_SERVERS)
+"""Kinds of work that are queued."""
 
 
 class _Section(BaseModel):

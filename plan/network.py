@@ -5,6 +5,10 @@ from math import ceil, log2
 from plan.platform import Platform
 from platform_config.network import ExistingNetwork
 
+HEALTH_CHECKS = ("35.191.0.0/16", "130.211.0.0/22")
+"""Where Google's health checks come from: of load balancers for HTTP, and of internal ones (Cloud Load Balancing
+documentation)."""
+
 
 def pod_block(max_pods: int) -> int:
     """Addresses reserved for a node's pods: a power of two, at least twice the number of pods, as on GKE."""

@@ -74,6 +74,8 @@ class ExistingNetwork(Model):
     """Addresses of the range for pods; only a self-managed control plane needs to know them."""
     services_cidr: Cidr = "10.0.32.0/20"
     """Addresses that a self-managed cluster gives to services; no range of the subnet."""
+    proxy_only_cidr: Cidr | None = None
+    """Addresses of the proxy-only subnet that is there, for `cluster.gateway`; only gateways of teams need to know."""
     project: Project | None = None
     """Host project of a shared VPC; own project if unset."""
 

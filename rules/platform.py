@@ -154,9 +154,7 @@ def ranges_large_enough(platform: Platform) -> Iterator[Finding]:
 def _known_ranges(platform: Platform) -> dict[str, IPv4Network]:
     """Ranges by key: all of a created network, and those of an existing network that the person gave."""
     network = platform.network
-    keys = ["nodes_cidr", "pods_cidr"]
-    if isinstance(network, CreatedNetwork):
-        keys.append("proxy_only_cidr")
+    keys = ["nodes_cidr", "pods_cidr", "proxy_only_cidr"]
     # In an existing network GKE takes services from a range of the subnet, of which only the name is known.
     if isinstance(network, CreatedNetwork) or isinstance(platform.cluster, SelfManagedCluster):
         keys.append("services_cidr")

@@ -12,11 +12,6 @@ SMALLEST_PROXY_RANGE = 26
 """Prefix length of the smallest range that Google takes for proxies."""
 
 
-def _proxies(platform: Platform) -> str | None:
-    network = platform.network
-    return network.proxy_only_cidr if isinstance(network, CreatedNetwork) else None
-
-
 @PLATFORM.rule(
     "gateway-proxies",
     backend="gke",
@@ -24,7 +19,7 @@ def _proxies(platform: Platform) -> str | None:
     source="GKE documentation, deploying Gateways; Cloud Load Balancing documentation, proxy-only subnets",
 )
 def gateway_proxies(platform: Platform) -> Iterator[Finding]:
-    proxies = _proxies(platform)
+    proxies = platform.network.proxy_only_cidr
     if platform.gke.gateway and isinstance(platform.network, CreatedNetwork) and proxies is None:
         yield Finding(
             "network.proxy_only_cidr",
@@ -44,7 +39,7 @@ def gateway_proxies(platform: Platform) -> Iterator[Finding]:
     source="Cloud Load Balancing documentation, proxy-only subnets",
 )
 def proxy_range_size(platform: Platform) -> Iterator[Finding]:
-    proxies = _proxies(platform)
+    proxies = platform.network.proxy_only_cidr
     if proxies and IPv4Network(proxies).prefixlen > SMALLEST_PROXY_RANGE:
         yield Finding(
             "network.proxy_only_cidr",
@@ -60,7 +55,7 @@ def proxy_range_size(platform: Platform) -> Iterator[Finding]:
     source="this program",
 )
 def proxies_without_gke(platform: Platform) -> Iterator[Finding]:
-    if _proxies(platform):
+    if platform.network.proxy_only_cidr:
         yield Finding(
             "network.proxy_only_cidr",
             "needs GKE, which makes load balancers for Gateways",

@@ -4,6 +4,9 @@ from typing import Annotated
 
 import typer
 
+from plan.kueue_configuration import OF_SERVERS
+from plan.platform import Platform
+from plan.workloads.job import Manifest
 from tools import workload_manifests
 from tools.command_line import File, Stack, stack_file
 from tools.workload_manifests import Request, Serving
@@ -72,6 +75,21 @@ def serve(
     serving = Serving(
         model, context.meta[AFTER_DASHES], weights, token, several_hosts, gateway, certificate, max_replicas
     )
-    print_manifests(
-        stack_file(stack, file), as_json, lambda platform: workload_manifests.serve(platform, request, serving)
+
+    def server(platform: Platform) -> list[Manifest]:
+        made = workload_manifests.serve(platform, request, serving)
+        if queue and "kueue" in platform.provided:
+            typer.echo(_of_another_kueue(queue), err=True)
+        return made
+
+    print_manifests(stack_file(stack, file), as_json, server)
+
+
+def _of_another_kueue(queue: str) -> str:
+    """What nobody but the owner of the cluster's Kueue can see to."""
+    settings = " and ".join(OF_SERVERS)
+    return (
+        f"warning: the cluster has a Kueue of its own. It holds the server back for {queue} only if its"
+        f" integrations.frameworks names {settings}; otherwise the server starts at once, past the queue"
+        " (docs/self-managed.md, what the cluster has already)"
     )

@@ -7,7 +7,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from plan.hosts import API_PORT
-from plan.network import network_id, proxies_name, subnetwork_id, subnetwork_name
+from plan.network import HEALTH_CHECKS, network_id, proxies_name, subnetwork_id, subnetwork_name
 from plan.platform import Platform
 from platform_config.network import CreatedNetwork
 from platform_config.self_managed import SelfManagedCluster
@@ -17,7 +17,7 @@ MIN_NAT_PORTS, MAX_NAT_PORTS = 64, 4096
 
 # Where Google's health checks of passthrough load balancers come from (Cloud Load Balancing documentation).
 PROBERS = {
-    "internal": ("35.191.0.0/16", "130.211.0.0/22"),
+    "internal": HEALTH_CHECKS,
     "external": ("35.191.0.0/16", "209.85.152.0/22", "209.85.204.0/22"),
 }
 
@@ -159,7 +159,8 @@ class Network(pulumi.ComponentResource):
             ip_cidr_range=cidr,
             purpose="REGIONAL_MANAGED_PROXY",
             role="ACTIVE",
-            opts=self._options(),
+            # Google expands no range of proxies, and a network has one active subnet for them in a region.
+            opts=self._options(replace_on_changes=["ipCidrRange"]),
         )
 
     def _router(self, name: str, platform: Platform, vpc: gcp.compute.Network) -> gcp.compute.Router:

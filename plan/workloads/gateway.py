@@ -7,8 +7,10 @@ Gateway resources using policies). Only regional classes: the global ones take n
 from collections.abc import Iterator
 from typing import Literal, get_args
 
+from plan.network import HEALTH_CHECKS
 from plan.platform import Platform
 from plan.workloads.job import Job, Manifest, WorkloadError
+from plan.workloads.leader_worker_set import leaders
 from platform_config.cluster import GkeCluster
 
 Reach = Literal["internal", "external"]
@@ -19,6 +21,9 @@ API_KEY = "VLLM_API_KEY"
 """The variable with the key that vLLM asks clients for."""
 GUARDED = "/v1"
 """Where vLLM asks for its key. /invocations, /tokenize and others answer without (vLLM, docs/usage/security.md)."""
+NETWORK_API = "networking.k8s.io/v1"
+SUFFIXES = {"NetworkPolicy": "-gateway"}
+"""What a kind's name has besides the server's: a server may be called as the team's own NetworkPolicy is."""
 ANSWER_SECONDS = 300
 """How long an answer may take. GKE's default is 30 s, in which a long one does not fit."""
 
@@ -46,11 +51,13 @@ def gateway(
         )
     if reach == "external" and (found := list(_exposed(platform, job, certificate))):
         raise WorkloadError("; ".join(found))
+    kept_apart = job.namespace in platform.teams
     return [
         _object(GATEWAY_API, "Gateway", job, _gateway(reach, certificate)),
         _object(GATEWAY_API, "HTTPRoute", job, _route(job, service, port, reach)),
         _object(POLICY_API, "HealthCheckPolicy", job, _health(service, port, health_path)),
         _object(POLICY_API, "GCPBackendPolicy", job, _backend(service)),
+        *([_object(NETWORK_API, "NetworkPolicy", job, _opening(platform, job, port))] if kept_apart else []),
     ]
 
 
@@ -70,8 +77,31 @@ def _exposed(platform: Platform, job: Job, certificate: str | None) -> Iterator[
 
 
 def _object(api: str, kind: str, job: Job, spec: Manifest) -> Manifest:
-    metadata = {"name": job.name, "namespace": job.namespace}
+    metadata = {"name": f"{job.name}{SUFFIXES.get(kind, '')}", "namespace": job.namespace}
     return {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _opening(platform: Platform, job: Job, port: int) -> Manifest:
+    """Lets the load balancer's proxies and its health checks reach the pods that answer requests.
+
+    A team's namespace admits nothing from outside of the team, and on GKE that holds for them as well.
+    """
+    proxies = platform.network.proxy_only_cidr
+    if proxies is None:
+        raise WorkloadError(
+            "--gateway in a team's namespace needs network.proxy_only_cidr in the stack file: the addresses of the"
+            " network's proxy-only subnet, from which the load balancer reaches the team's pods"
+        )
+    return {
+        "podSelector": {"matchLabels": leaders(job.name)},
+        "policyTypes": ["Ingress"],
+        "ingress": [
+            {
+                "from": [{"ipBlock": {"cidr": cidr}} for cidr in (*HEALTH_CHECKS, proxies)],
+                "ports": [{"protocol": "TCP", "port": port}],
+            }
+        ],
+    }
 
 
 def _gateway(reach: Reach, certificate: str | None) -> Manifest:

@@ -7,7 +7,7 @@ containers that request `google.com/tpu` it also gives TPU_WORKER_ID and TPU_WOR
 
 from dataclasses import dataclass
 
-from catalogue.labels import LABEL_VALUE_LIMIT, NODE_POOL_LABEL
+from catalogue.labels import LABEL_VALUE_LIMIT, NAMESPACE_NAME_LABEL, NODE_POOL_LABEL
 from plan import team_pods
 from plan.flavors import Flavor
 from plan.platform import Platform
@@ -22,6 +22,13 @@ GROUP_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
 INDEX_LABEL = "leaderworkerset.sigs.k8s.io/worker-index"
 LEADER_LABEL = "server"
 """Label of our own on first pods, with the set's name: GKE's autoscaling selects pods by labels without prefix only."""
+GROUP_KEY = "leaderworkerset.sigs.k8s.io/group-key"
+JOB_KEY = "jobset.sigs.k8s.io/job-key"
+"""Labels that the controllers give to all their pods, and by which their exclusive placement knows them."""
+REQUIRED_TOPOLOGY = "kueue.x-k8s.io/podset-required-topology"
+PODSET_GROUP = "kueue.x-k8s.io/podset-group-name"
+"""Annotation of two sets of pods, one of them a single pod, that Kueue places together (v0.19,
+`ValidatePodSetGroupingTopology`). Without it Kueue chooses a slice for the leader and another for the others."""
 NAME_LIMIT = 51
 """Its controller makes StatefulSets of the name, and their controller labels of theirs."""
 
@@ -45,6 +52,8 @@ def leader_worker_set(
         made["annotations"] = {EXCLUSIVE: NODE_POOL_LABEL, **made.get("annotations", {})}
     first = _template(platform, plan, flavor, job, group.leader, volumes)
     first["metadata"] = {**first.get("metadata", {}), "labels": {LEADER_LABEL: job.name}}
+    if plan.multi_host:
+        first["spec"]["affinity"] = _alone(job.namespace)
     templates = {"workerTemplate": first}
     if group.worker:
         others = _template(platform, plan, flavor, job, group.worker, volumes)
@@ -100,9 +109,31 @@ def _template(
 ) -> Manifest:
     template: Manifest = {"spec": {**placement(flavor), "containers": [dict(container)], "volumes": list(volumes)}}
     if flavor.topology_aware:
-        template["metadata"] = {"annotations": {"kueue.x-k8s.io/podset-required-topology": NODE_POOL_LABEL}}
+        template["metadata"] = {"annotations": {REQUIRED_TOPOLOGY: NODE_POOL_LABEL, PODSET_GROUP: job.name}}
     team_pods.add_to_pod(platform, job.namespace, plan, template)
     return template
+
+
+def _alone(namespace: str) -> Manifest:
+    """Keeps a group off the slices of JobSets and of other namespaces' servers, and these off the group's: the
+    scheduler also holds new pods against what standing ones refuse. Exclusive placement of LeaderWorkerSet knows only
+    its own pods, of one namespace; that of JobSet only JobSets.
+    """
+    elsewhere = {"key": NAMESPACE_NAME_LABEL, "operator": "NotIn", "values": [namespace]}
+    return {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                _refused(JOB_KEY, {}),
+                _refused(GROUP_KEY, {"matchExpressions": [elsewhere]}),
+            ]
+        }
+    }
+
+
+def _refused(label: str, namespaces: Manifest) -> Manifest:
+    """No pod with the label on the same slice."""
+    pods = {"matchExpressions": [{"key": label, "operator": "Exists"}]}
+    return {"labelSelector": pods, "namespaceSelector": namespaces, "topologyKey": NODE_POOL_LABEL}
 
 
 def _check_name(plan: SlicePlan, job: Job) -> None:

@@ -316,7 +316,12 @@ def _cluster() -> Iterator[Row]:
     proxies = {"network.proxy_only_cidr": "10.0.64.0/23"}
     behind = {"cluster.gateway": True, **proxies}
     yield gke(behind, IN_PLACE, words="`cluster.gateway`, with `network.proxy_only_cidr`")
-    yield gke({"network.proxy_only_cidr": "10.0.96.0/23"}, IN_PLACE, behind, "`network.proxy_only_cidr`: another range")
+    anew = "`network.proxy_only_cidr`: another range, the subnet anew (delete gateways first)"
+    yield gke({"network.proxy_only_cidr": "10.0.96.0/23"}, IN_PLACE, behind, anew)
+    yield gke({"network.proxy_only_cidr": "10.0.64.0/22"}, IN_PLACE, behind, anew)
+    told = {"cluster.gateway": True, "network": {**NETWORK, "proxy_only_cidr": "10.0.64.0/23"}}
+    named = "`network.proxy_only_cidr` of an existing network"
+    yield gke({"network.proxy_only_cidr": "10.0.96.0/23"}, NOTHING, told, named)
     yield gke({"cluster.metric_autoscaling": True}, IN_PLACE)
     yield without(proxies, REFUSED)
 

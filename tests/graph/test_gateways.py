@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.graph.emulated import CREATE, UPDATE, emulated_cloud, recorded
+import pytest
+
+from tests.graph.emulated import CREATE, REPLACE, UPDATE, emulated_cloud, recorded
 from tests.graph.recording import GraphMonitor, short
 from tests.platforms import raw
 
@@ -13,9 +15,9 @@ SLICES = {"serve": {"machine_type": "ct6e-standard-1t", "topology": "1x1"}}
 Json = dict[str, Any]
 
 
-def platform(*, gateway: bool = False, metrics: bool = False) -> GraphMonitor:
+def platform(*, gateway: bool = False, metrics: bool = False, proxies: str = PROXIES) -> GraphMonitor:
     cluster = {"gateway": gateway, "metric_autoscaling": metrics}
-    return recorded(raw(SLICES, cluster=cluster, network={"proxy_only_cidr": PROXIES} if gateway else {}))
+    return recorded(raw(SLICES, cluster=cluster, network={"proxy_only_cidr": proxies} if gateway else {}))
 
 
 def posted(writes: list[Json], collection: str) -> list[Json]:
@@ -46,6 +48,18 @@ def test_gateways_come_to_a_cluster_that_stands() -> None:
         cloud.make(platform())
         planned = {short(urn): plan.operation for urn, plan in cloud.plan(platform(gateway=True)).items()}
         assert planned == {"Subnetwork network-proxies": CREATE, "Cluster cluster-gke": UPDATE}
+
+
+@pytest.mark.parametrize("proxies", ["10.0.96.0/23", "10.0.64.0/22"], ids=["elsewhere", "larger"])
+def test_another_range_of_proxies_is_another_subnet(proxies: str) -> None:
+    """Google expands no range of proxies. The old one goes first: a region has one active subnet for them."""
+    with emulated_cloud() as cloud:
+        cloud.make(platform(gateway=True))
+        wanted = platform(gateway=True, proxies=proxies)
+        planned = {short(urn): plan.operation for urn, plan in cloud.plan(wanted).items()}
+        assert planned == {"Subnetwork network-proxies": REPLACE}
+    (request,) = (request for urn, request in wanted.requests.items() if short(urn) == "Subnetwork network-proxies")
+    assert request.deleteBeforeReplace
 
 
 def test_autoscaling_by_metrics_comes_to_a_cluster_that_stands() -> None:

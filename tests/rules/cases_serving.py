@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.platforms import SELF_MANAGED
+from tests.platforms import EXISTING_NETWORK, SELF_MANAGED
 from tests.rules.cases import V6E, Case
 
 PROXIES = "10.0.64.0/23"
@@ -33,6 +33,14 @@ ERRORS = [
         "would do nothing",
         "cluster.gateway: true",
         (V6E, reached(True, PROXIES)),
+    ),
+    Case(
+        "gateway-proxies",
+        (V6E, {"network": {**EXISTING_NETWORK, "services_range": "q", "proxy_only_cidr": PROXIES}}),
+        "network.proxy_only_cidr",
+        "would do nothing",
+        "cluster.gateway: true",
+        (V6E, {"network": {**EXISTING_NETWORK, "services_range": "q"}}),
     ),
     Case(
         "proxy-range-size",

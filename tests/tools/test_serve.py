@@ -10,7 +10,7 @@ from catalogue.labels import FLAVOR_LABEL
 from plan.workloads.server import VLLM_IMAGE
 from rules.load import load_stack_file
 from tests.graph.recording import ROOT
-from tests.platforms import SELF_MANAGED
+from tests.platforms import EXISTING, EXISTING_NETWORK, SELF_MANAGED
 from tests.schema.test_kubernetes_objects import validate
 from tests.tools.test_workload import DEV, MOUNTS, RECIPE, TEAM, documents, refused
 from tools.__main__ import app
@@ -191,6 +191,44 @@ def test_a_slice_of_several_hosts_is_one_group_that_ray_joins() -> None:
         assert {"name": "TPU_MULTIHOST_BACKEND", "value": "ray"} in each["env"]
 
 
+def test_several_hosts_share_their_slice_with_nobody() -> None:
+    """JobSet's exclusive placement does not know servers, and that of servers neither JobSets nor other namespaces."""
+    server, _ = served(RECIPE, "pair", *GEMMA, "--queue", "research", SEVERAL)
+    terms = template(server, "leaderTemplate")["spec"]["affinity"]["podAntiAffinity"]
+    jobs, servers = terms["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert jobs["labelSelector"]["matchExpressions"] == [{"key": "jobset.sigs.k8s.io/job-key", "operator": "Exists"}]
+    assert jobs["namespaceSelector"] == {}, "in every namespace"
+    assert jobs["topologyKey"] == servers["topologyKey"] == "cloud.google.com/gke-nodepool"
+    (elsewhere,) = servers["namespaceSelector"]["matchExpressions"]
+    assert (elsewhere["operator"], elsewhere["values"]) == ("NotIn", [server["metadata"]["namespace"]])
+    assert "affinity" not in template(server)["spec"], "workers follow their leader"
+    assert "affinity" not in template(served(DEV, "serve", *GEMMA)[0])["spec"], "single hosts share their pool"
+
+
+def test_kueue_places_a_group_on_one_slice(stack_file: Any) -> None:
+    """Its rules for the annotation: two sets of pods, one of them a single pod, the same required topology, no slices
+    of pods, no number for a name."""
+    file = stack_file(
+        {
+            "pair": {"machine_type": "ct6e-standard-4t", "topology": "2x4"},
+            "single": {"machine_type": "ct6e-standard-1t", "topology": "1x1"},
+        },
+        queues={"q": {"namespaces": ["a"], "slices": {"pair": 1, "single": 1}}},
+        software={"kueue": {"topology_aware": True}},
+    )
+    server, _ = served(file, "pair", *GEMMA, "--queue", "q", SEVERAL)
+    leader, worker = (
+        template(server, which)["metadata"]["annotations"] for which in ("leaderTemplate", "workerTemplate")
+    )
+    assert leader == worker
+    assert leader == {
+        "kueue.x-k8s.io/podset-required-topology": "cloud.google.com/gke-nodepool",
+        "kueue.x-k8s.io/podset-group-name": "pair",
+    }
+    alone, _ = served(file, "single", *GEMMA, "--queue", "q")
+    assert "annotations" not in template(alone)["metadata"], "nothing to keep together"
+
+
 def test_under_dra_the_group_says_who_its_workers_are() -> None:
     """LeaderWorkerSet tells it only to containers that request google.com/tpu."""
     server, _ = served(RECIPE, "pair", *GEMMA, "--queue", "research", SEVERAL)
@@ -290,6 +328,58 @@ def test_a_gateway_leads_to_the_servers_service(reachable: Path) -> None:
         assert made[kind]["spec"]["targetRef"] == {"group": "", "kind": "Service", "name": service}
     check = made["HealthCheckPolicy"]["spec"]["default"]["config"]["httpHealthCheck"]
     assert check == {"port": 8000, "requestPath": "/health"}
+
+
+def balanced_team(stack_file: Any, network: dict[str, Any]) -> Path:
+    """A team on a cluster with gateways."""
+    file: Path = stack_file(
+        {"chips": {"machine_type": "ct6e-standard-4t", "topology": "2x2"}},
+        teams={"a": {}},
+        cluster={"gateway": True},
+        network=network,
+    )
+    return file
+
+
+THEIR_NETWORK = {**EXISTING_NETWORK, "services_range": "q"}
+
+
+@pytest.mark.parametrize("network", [{}, THEIR_NETWORK], ids=["own", "existing"])
+def test_a_teams_pods_admit_the_load_balancer(stack_file: Any, network: dict[str, Any]) -> None:
+    """The team's NetworkPolicy admits neither its health checks nor its proxies."""
+    file = balanced_team(stack_file, {**network, "proxy_only_cidr": "10.0.64.0/23"})
+    made = by_kind(served(file, "chips", *GEMMA, "--gateway", "internal", "--name", "team"))
+    policy = made["NetworkPolicy"]
+    validate(policy)
+    assert policy["metadata"]["namespace"] == "a"
+    assert policy["metadata"]["name"] != "team", "that is the program's own policy"
+    assert policy["spec"]["podSelector"]["matchLabels"] == made["Service"]["spec"]["selector"]
+    (rule,) = policy["spec"]["ingress"]
+    assert [each["ipBlock"]["cidr"] for each in rule["from"]] == ["35.191.0.0/16", "130.211.0.0/22", "10.0.64.0/23"]
+    assert rule["ports"] == [{"protocol": "TCP", "port": 8000}]
+
+
+def test_the_proxies_of_an_existing_network_must_be_known(stack_file: Any) -> None:
+    file = balanced_team(stack_file, THEIR_NETWORK)
+    refused(serve(file, "chips", *GEMMA, "--gateway", "internal"), "needs network.proxy_only_cidr")
+
+
+def test_outside_of_teams_nothing_has_to_be_opened(reachable: Path) -> None:
+    assert "NetworkPolicy" not in by_kind(served(reachable, "chips", *GEMMA, "--gateway", "internal"))
+
+
+@pytest.mark.parametrize("provides", [["kueue"], []])
+def test_a_kueue_of_somebody_else_may_not_know_servers(stack_file: Any, provides: list[str]) -> None:
+    file = stack_file(
+        {"single": {"machine_type": "ct6e-standard-8t", "topology": "2x4"}},
+        queues={"q": {"namespaces": ["a"], "slices": {"single": 1}}},
+        cluster={**EXISTING, "version": "1.34.2", "provides": provides},
+        network=EXISTING_NETWORK,
+    )
+    result = serve(file, "single", *GEMMA, "--queue", "q")
+    assert documents(result)
+    said = "integrations.frameworks names leaderworkerset.x-k8s.io/leaderworkerset and pod"
+    assert (said in result.stderr) is bool(provides)
 
 
 def test_the_internet_reaches_a_server_by_tls_and_with_a_key_only(reachable: Path) -> None:
