@@ -230,7 +230,11 @@ def _jobset(found: Json) -> JobSetReading:
         end=end or "",
         restarts=int(status.get("restartsCountTowardsMax", status.get("restarts", 0))),
         most_restarts=int((spec.get("failurePolicy") or {}).get("maxRestarts", 0)),
-        ready=sum(int(each.get("ready", 0)) for each in status.get("replicatedJobsStatus", ())),
+        ready=sum(
+            int(each.get(state, 0))
+            for each in status.get("replicatedJobsStatus", ())
+            for state in ("ready", "succeeded")
+        ),
         wanted=sum(int(each.get("replicas", 1)) for each in spec["replicatedJobs"]),
         since=known[end].since if end else moment(metadata["creationTimestamp"]),
     )
