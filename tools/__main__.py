@@ -11,7 +11,12 @@ from tools import workload_commands
 from tools.command_line import CONFIGURATION_ERROR, USAGE_ERROR, AsJson, File, Stack, platform_of, stack_file
 from tools.generated import Generated
 
-app = typer.Typer(help="Commands around a TPU platform.", no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    help="Commands around a TPU platform.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 app.add_typer(workload_commands.app, name="workload")
 
 Write = Annotated[bool, typer.Option("--write/--check", help="Bring the files up to date, or fail if they are not.")]
@@ -227,7 +232,8 @@ def pools(stack: Stack = None, file: File = None, as_json: AsJson = False) -> No
     try:
         found = text.created_pools(platform, Cloud(_provider_settings(path)))
     except (text.ClusterError, NoConnectionError, RefusedError) as error:
-        typer.echo(f"error: {error}", err=True)
+        step = f" -> {error.next_step}" if isinstance(error, NoConnectionError) else ""
+        typer.echo(f"error: {error}{step}", err=True)
         raise typer.Exit(USAGE_ERROR) from None
     left = [pool for pool in found if pool.problem]
     if as_json:
@@ -251,6 +257,9 @@ def why(
     file: File = None,
     namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="Only of this namespace.")] = None,
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig; the current one if unset.")] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Of the cluster, instead of your own.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Say why a job does not run: queue, quota, capacity, hosts, claims, pods. Only reads, with kubectl.
@@ -260,13 +269,15 @@ def why(
     """
     from rich.console import Console
 
+    from platform_config.reading import stack_name
     from tools.why import text
     from tools.why.answer import answer
     from tools.why.cluster import Cluster, ClusterError
     from tools.why.job import JobError, job_named, unfinished
 
-    platform = platform_of(stack_file(stack, file), as_json)
-    cluster = Cluster(context)
+    path = stack_file(stack, file)
+    platform = platform_of(path, as_json)
+    cluster = Cluster(context, kubeconfig, stack_name(path))
     try:
         jobs = [job_named(cluster, job, namespace)] if job else list(unfinished(cluster, namespace))
     except (ClusterError, JobError) as error:

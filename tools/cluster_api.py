@@ -31,6 +31,7 @@ REQUEST_SECONDS = 30
 PAGE = 2000
 """Most objects that the API server is asked for at once."""
 READ_ONLY = "--reject-methods=POST,PUT,PATCH,DELETE"
+INSTALL_KUBECTL = " -> install kubectl"
 UNREACHABLE = 500
 """What the proxy answers where it has no connection (kubectl's `responder.Error`), in words; 502 without credential."""
 
@@ -167,7 +168,7 @@ def _start(kubeconfig: Path, path: Path) -> "subprocess.Popen[str]":
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
     except OSError as error:
-        raise ClusterAwayError(f"kubectl cannot be run: {error.strerror}") from None
+        raise ClusterAwayError(f"kubectl cannot be run: {error.strerror}{INSTALL_KUBECTL}") from None
     assert process.stdout
     started, _, _ = select.select([process.stdout], [], [], START_SECONDS)
     said = process.stdout.readline() if started else ""

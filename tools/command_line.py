@@ -18,11 +18,17 @@ AsJson = Annotated[bool, typer.Option("--json", help="For machines.")]
 def stack_file(stack: str | None, file: Path | None) -> Path:
     """The stack file that was named in one of two ways; raises typer.BadParameter if it was not, or is not there."""
     if (stack is None) == (file is None):
-        raise typer.BadParameter("give either -s STACK or -f FILE")
+        raise typer.BadParameter("give either -s STACK or -f FILE, for example -s dev")
     path = file or ROOT / f"Pulumi.{stack}.yaml"
     if not path.is_file():
-        raise typer.BadParameter(f"there is no file {path.name if stack else path}")
+        there = f"; stacks here: {', '.join(_stacks())}" if stack else ""
+        raise typer.BadParameter(f"there is no file {path.name if stack else path}{there}")
     return path
+
+
+def _stacks() -> list[str]:
+    """Names of the stacks that have a file here."""
+    return sorted(path.name.split(".")[1] for path in ROOT.glob("Pulumi.*.yaml"))
 
 
 def platform_of(path: Path, as_json: bool) -> Platform:

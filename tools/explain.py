@@ -140,10 +140,31 @@ def _on_demand(platform: Platform) -> list[Text]:
         idle, full = platform.idle_price_per_hour, platform.dearest_price_per_hour
         booked = sorted({plan.group for plan in platform.slice_plans if isinstance(plan.alternative, Reservation)})
         also = f", and what is reserved for {', '.join(booked)}, which is paid for in any case" if booked else ""
+        when = _dearest(platform)
         lines.append(
-            Text(f"cost of chips: {_per_hour(idle)} while nothing runs{also}; at most {_per_hour(full)} while all run")
+            Text(f"cost of chips: {_per_hour(idle)} while nothing runs{also}; at most {_per_hour(full)}{when}")
         )
     return lines
+
+
+def _fallbacks(platform: Platform) -> dict[str, list[SlicePlan]]:
+    """The plans of each slice group with several capacity models, in their order."""
+    groups: dict[str, list[SlicePlan]] = {}
+    for plan in platform.slice_plans:
+        groups.setdefault(plan.group, []).append(plan)
+    return {name: plans for name, plans in groups.items() if len(plans) > 1}
+
+
+def _dearest(platform: Platform) -> str:
+    """When slices cost most: with the dearest of their capacity models, where they have several."""
+    groups = _fallbacks(platform)
+    if not groups:
+        return " while all run"
+    dearest = {name: max(plans, key=lambda plan: plan.price_per_hour or 0) for name, plans in groups.items()}
+    models = {plan.capacity for plan in dearest.values()}
+    if len(models) == 1 and len(groups) == len({plan.group for plan in platform.slice_plans}):
+        return f", if all run on {models.pop()}"
+    return ", if all run, " + " and ".join(f"{name} on {plan.capacity}" for name, plan in dearest.items())
 
 
 def _per_hour(price: float | None) -> str:
@@ -193,7 +214,9 @@ def _monitoring(platform: Platform) -> Text:
 def _totals(platform: Platform) -> Text:
     totals = platform.totals
     hourly, monthly = totals["price_per_hour_usd"], totals["price_per_month_usd"]
-    cost = "cost unknown" if hourly is None else f"{hourly:,.2f} USD/h, {monthly:,.0f} USD/month while all run"
+    first = ", ".join(dict.fromkeys(plans[0].capacity for plans in _fallbacks(platform).values()))
+    when = f"with the first capacity ({first})" if first else "while all run"
+    cost = "cost unknown" if hourly is None else f"{hourly:,.2f} USD/h, {monthly:,.0f} USD/month {when}"
     return Text.assemble(
         ("total: ", "bold"),
         ", ".join(

@@ -83,7 +83,7 @@ def _queues(platform: Platform, namespace: str) -> list[str]:
 def _store(platform: Platform, store: StorePlan) -> str:
     words = [f"{store.name}: {store.uri}, members and pods {store.access}"]
     if store.spec.mount:
-        words.append(f"in jobs at {store.spec.mount} for {store.use}")
+        words.append(f"mounted in jobs at {store.spec.mount} (use: {store.use})")
     if not store.made and store.bucket == bucket_name(platform, store.team, store.name):
         words.append("taken over from an earlier run, with its own rules: never changed or deleted any more")
     elif not store.made:

@@ -36,7 +36,7 @@ class Workloads(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The command's name and its arguments; ends the command with one line if they have the old form."""
         given, _ = split(args)
-        if given and given[0] not in (*self.commands, "--help"):
+        if given and given[0] not in (*self.commands, *ctx.help_option_names):
             ctx.fail(f"{given[0]} is neither train nor serve: {NEW_FORM}")
         if any(each.partition("=")[0] == "--serve" for each in given):
             ctx.fail(f"--serve is no more: {NEW_FORM}")

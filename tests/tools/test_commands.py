@@ -25,9 +25,10 @@ OF_A_STACK: dict[str, list[str]] = {
 }
 
 
+@pytest.mark.parametrize("option", ["--help", "-h"])
 @pytest.mark.parametrize("command", [*COMMANDS, *OF_WORKLOADS])
-def test_help_says_what_the_exit_codes_mean(command: str) -> None:
-    shown = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+def test_help_says_what_the_exit_codes_mean(command: str, option: str) -> None:
+    shown = CliRunner().invoke(app, [*command.split(), option], env={"COLUMNS": "200", "TERM": "dumb"})
     assert shown.exit_code == 0
     assert "Exit code 1" in shown.output
     assert "--json" in shown.output
@@ -47,7 +48,14 @@ def test_a_bad_stack_file_is_a_finding_also_for_machines(command: str, tmp_path:
 def test_a_missing_stack_is_wrong_usage(command: str) -> None:
     refused = CliRunner().invoke(app, [*command.split(), *OF_A_STACK[command], "-s", "there-is-none"])
     assert refused.exit_code == 2
-    assert "there is no file Pulumi.there-is-none.yaml" in refused.output
+    words = " ".join(refused.output.replace("│", " ").split())
+    assert "there is no file Pulumi.there-is-none.yaml; stacks here: blueprint, dev, gce, ondemand" in words
+
+
+def test_without_a_stack_it_says_how_to_name_one() -> None:
+    refused = CliRunner().invoke(app, ["explain"], env={"COLUMNS": "200", "TERM": "dumb"})
+    assert refused.exit_code == 2
+    assert "give either -s STACK or -f FILE, for example -s dev" in refused.output
 
 
 def test_a_workload_as_json_is_what_it_is_as_yaml() -> None:

@@ -277,8 +277,8 @@ def test_people_read_who_may_do_what_and_what_destroy_keeps(stack_file: Any) -> 
     text = " ".join(explain("-f", stack_file(**TEAMS)).output.split())
     for words in (
         "team research: user:eva@example.com may submit jobs through q, in namespace research only",
-        "checkpoints: gs://my-project_tpu_research_checkpoints, members and pods write; in jobs at /checkpoints for"
-        " checkpoints; kept on destroy, with all objects",
+        "checkpoints: gs://my-project_tpu_research_checkpoints, members and pods write; mounted in jobs at /checkpoints"
+        " (use: checkpoints); kept on destroy, with all objects",
         "data: gs://acme-c4, members and pods read; exists, never changed or deleted",
         "weights: disk gemma in us-east5-b, pods read, in jobs at /weights; exists, never changed or deleted",
         "costs by the hour, used or not: the size and the throughput of each disk",
@@ -319,3 +319,9 @@ def test_machines_read_the_same_of_teams(stack_file: Any) -> None:
 
 def test_without_teams_nothing_is_said_of_them(stack_file: Any) -> None:
     assert "no cost: namespaces" not in explain("-f", stack_file(allow_unlisted_zone=True)).output
+
+
+def test_two_costs_say_of_which_capacity_they_are() -> None:
+    shown = " ".join(explain("-s", "ondemand").output.split())
+    assert "43.20 USD/h, 31,536 USD/month with the first capacity (spot)" in shown
+    assert "at most 86.40 USD/h, if all run on flex-start" in shown

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from tools import pools
 from tools.__main__ import app
-from tools.preflight.cloud import Cloud
+from tools.preflight.cloud import LOGIN, Cloud, NoConnectionError
 
 Json = dict[str, Any]
 IMAGE = f"example.com/images/tpu-provisioner@sha256:{'0' * 64}"
@@ -115,3 +115,13 @@ def test_what_cannot_be_asked_is_no_traceback(run: Callable[..., Result], found:
     done = run(found, None)
     assert done.exit_code == 2
     assert words in done.stderr
+
+
+def test_without_a_login_it_says_how_to_log_in(run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_arguments: Any) -> None:
+        raise NoConnectionError("no usable credentials: none", LOGIN)
+
+    monkeypatch.setattr(pools, "created_pools", away)
+    done = run([], None)
+    assert done.exit_code == 2
+    assert done.stderr == f"error: no usable credentials: none -> {LOGIN}\n"

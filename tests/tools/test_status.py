@@ -237,6 +237,7 @@ def test_a_reservation_that_our_hosts_fill_is_well() -> None:
         (1, 0, [("note", "job-restarting", "JobSet team-a/big")], "is starting again after 1 restart, 2 left"),
         (2, 1, [("note", "job-restarting", "JobSet team-a/big")], "runs again after 2 restarts, 1 left"),
         (3, 0, [("act", "job-restarting", "JobSet team-a/big")], "is starting again after 3 restarts, 0 left"),
+        (3, 1, [("note", "job-restarting", "JobSet team-a/big")], "runs again after 3 restarts, 0 left"),
     ],
 )
 def test_a_job_restarts(restarts: int, ready: int, found: list[Any], words: str) -> None:
@@ -245,6 +246,44 @@ def test_a_job_restarts(restarts: int, ready: int, found: list[Any], words: str)
     report = made.report()
     assert findings(report) == found
     assert [each.what for each in report.findings] == ([words] if words else [])
+
+
+def test_a_job_whose_first_jobs_have_succeeded_is_not_starting_again() -> None:
+    made = world()
+    big = jobset("big", 3, ready=0)
+    big["status"]["replicatedJobsStatus"][0]["succeeded"] = 1
+    made.add("jobsets", big)
+    assert findings(made.report()) == [("note", "job-restarting", "JobSet team-a/big")]
+
+
+def test_chips_outside_queues_are_noted() -> None:
+    made = world()
+    occupy(made, "train-0", "big")
+    made.add("pods", pod("stray", "train-1-h0"), pod("waits", ""))
+    for each in made.objects["pods"][-2:]:
+        each["metadata"]["namespace"] = "elsewhere"
+    [finding] = made.report().findings
+    assert (finding.level, finding.kind) == ("note", "chips-unqueued")
+    assert finding.what == "4 chips held outside queues"
+    assert finding.names == ("Job elsewhere/stray",)
+
+
+@pytest.mark.parametrize(
+    ("known", "found"), [(True, []), (False, [("note", "chips-unqueued", "queues")])], ids=["queued", "not queued"]
+)
+def test_chips_in_namespaces_where_nothing_is_refused(known: bool, found: list[Any]) -> None:
+    """There a pod is in a queue if Kueue has a workload of its job."""
+    made = world(software={"kueue": {"refuse_unqueued": False}})
+    occupy(made, "train-0", "big")
+    if known:
+        made.add("workloads", workload("big", "research", 16, condition("Admitted")))
+    assert findings(made.report()) == found
+
+
+def test_without_queues_no_chips_are_outside_of_them() -> None:
+    made = world(queues={})
+    occupy(made, "train-0", "big")
+    assert made.report().findings == ()
 
 
 def serving(made: World, load: dict[str, float] | None) -> None:
@@ -524,6 +563,16 @@ def test_json_has_everything(run: Callable[..., Result]) -> None:
     assert json.loads(as_json(made.report())) == found
 
 
+def test_json_does_not_deny_what_nobody_knows(run: Callable[..., Result]) -> None:
+    made = world()
+    assert json.loads(run(made, "--json").stdout)["needs_a_person"] is False
+    made.google = GoogleReadings()
+    made.refusals["nodes"] = refused(403, "no")
+    done = run(made, "--json")
+    assert done.exit_code == 2
+    assert json.loads(done.stdout)["needs_a_person"] is None
+
+
 def test_without_google_and_without_the_cluster_it_says_so_and_ends(
     stack_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -535,7 +584,7 @@ def test_without_google_and_without_the_cluster_it_says_so_and_ends(
     monkeypatch.setattr(running.Cloud, "_guarded", away)
     done = CliRunner().invoke(app, ["status", "-f", str(file)], terminal_width=200)
     assert done.exit_code == 2
-    assert done.stdout.count("no connection to Google: timed out") == 1
+    assert done.stdout.count("no connection to Google: timed out -> check network and proxy") == 1
     assert "not known" in done.stdout
 
     def no_cluster(*_arguments: Any) -> Any:

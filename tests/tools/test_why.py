@@ -398,8 +398,51 @@ def test_a_job_that_cannot_be_found_is_wrong_usage(why: Any, written: str, messa
     assert ("not seen: Error from server (Forbidden)" in result.stderr) == (written != "daemon/run")
 
 
+def test_quantities_of_a_thousand_chips_are_read(why: Any) -> None:
+    """Kueue writes `1k` for a thousand."""
+    world = World()
+    world.workload("w", world.job, ("QuotaReserved", "False", "Pending", "insufficient unused quota"))
+    other = world.add("JobSet", "other", spec={"replicatedJobs": []})
+    admission = world.admission()
+    admission["admission"]["podSetAssignments"][0]["resourceUsage"] = {world.flavor.resource: "1k"}
+    world.workload("o", other, ("QuotaReserved", "True", "", ""), status=admission)
+    world.quota["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = "2k"
+    usage = {"name": world.flavor.resource, "total": "1k", "borrowed": "0"}
+    world.quota["status"] = {"flavorsReservation": [{"name": world.flavor.name, "resources": [usage]}]}
+    said(why(world, "run"), 0, "research uses 1000 of its 2000 chips", "held by research/other (1000)")
+
+
 def test_a_cluster_out_of_reach_is_said_in_kubectls_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cluster, "_kubectl", lambda *_: ("", "E1 memcache\nThe connection was refused"))
     result = CliRunner().invoke(app, ["why", "-f", str(RECIPE)])
     assert result.exit_code == 2
     assert result.stderr == "error: The connection was refused\n"
+
+
+def test_without_a_kubeconfig_it_says_where_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = "The connection to the server localhost:8080 was refused - did you specify the right host or port?"
+    monkeypatch.setattr(Cluster, "_kubectl", lambda *_: ("", f"E1 memcache\n{refused}\n"))
+    result = CliRunner().invoke(app, ["why", "-f", str(RECIPE)])
+    assert result.exit_code == 2
+    step = "pulumi stack output kubeconfig -s recipe > kubeconfig && export KUBECONFIG=$PWD/kubeconfig"
+    assert result.stderr == f"error: {refused} -> {step}\n"
+
+
+def test_without_kubectl_it_says_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = CliRunner().invoke(app, ["why", "-f", str(RECIPE)])
+    assert result.exit_code == 2
+    assert result.stderr == "error: kubectl cannot be run: No such file or directory -> install kubectl\n"
+
+
+def test_a_kubeconfig_of_ones_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A stand-in for kubectl that says which kubeconfig and context it was given."""
+    kubectl, kubeconfig = tmp_path / "kubectl", tmp_path / "own"
+    kubectl.write_text('#!/bin/sh\necho "$1 $2" >&2\nexit 1\n')
+    kubectl.chmod(0o755)
+    kubeconfig.write_text("")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    arguments = ["why", "-f", str(RECIPE), "--kubeconfig", str(kubeconfig), "--context", "other"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.stderr == f"error: --kubeconfig={kubeconfig} --context=other\n"
+    assert CliRunner().invoke(app, ["why", "-f", str(RECIPE), "--kubeconfig", "nowhere"]).exit_code == 2

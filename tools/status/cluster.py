@@ -31,6 +31,8 @@ SYSTEM_NAMESPACES = ("kube-system", "gmp-system")
 MAINTENANCE_LABEL = "cloud.google.com/scheduled-maintenance-time"
 TERMINATION_TAINT = "cloud.google.com/impending-node-termination"
 SERVING_KINDS = frozenset({"ReplicaSet", "StatefulSet"})
+WELL = ("ready", "succeeded")
+"""What a JobSet counts of its Jobs; neither counts a Job of the other."""
 RECENT = timedelta(minutes=30)
 """After that the autoscaler has tried again, and said so again."""
 AT_ONCE = 6
@@ -230,7 +232,7 @@ def _jobset(found: Json) -> JobSetReading:
         end=end or "",
         restarts=int(status.get("restartsCountTowardsMax", status.get("restarts", 0))),
         most_restarts=int((spec.get("failurePolicy") or {}).get("maxRestarts", 0)),
-        ready=sum(int(each.get("ready", 0)) for each in status.get("replicatedJobsStatus", ())),
+        ready=sum(int(each.get(word, 0)) for each in status.get("replicatedJobsStatus", ()) for word in WELL),
         wanted=sum(int(each.get("replicas", 1)) for each in spec["replicatedJobs"]),
         since=known[end].since if end else moment(metadata["creationTimestamp"]),
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from catalogue.labels import FLAVOR_LABEL, RESERVATION_LABEL, SLICE_LABEL, SPOT_LABEL
+from plan import unqueued_tpus
 from plan.hosts import node_pool
 from plan.platform import Platform
 from plan.provisioning import TPU_PROVISIONER
@@ -87,7 +88,7 @@ def judge(platform: Platform, stack: str, readings: Readings) -> Report:
     for holder in readings.cluster.holders or ():
         held[holder.host] += holder.chips
     findings = [finding for plan in platform.slice_plans for finding in _slice_findings(scene, plan, pools[plan.name])]
-    findings += [*_growth(scene), *_work(scene), *_idle(scene, pools)]
+    findings += [*_growth(scene), *_work(scene), *_idle(scene, pools), *_unqueued(scene)]
     findings += _queue_findings(readings.cluster.queues or ())
     findings += _worker_findings(readings.cluster.workers or {})
     cluster, google = readings.cluster, readings.google
@@ -433,9 +434,32 @@ def _jobset_findings(scene: _Scene, jobset: JobSetReading) -> Iterator[Finding]:
     if jobset.end or not jobset.restarts:
         return
     left = max(jobset.most_restarts - jobset.restarts, 0)
-    state = "is starting again" if jobset.ready < jobset.wanted or jobset.suspended else "runs again"
+    starting = jobset.ready < jobset.wanted or jobset.suspended
+    state = "is starting again" if starting else "runs again"
     what = f"{state} after {_counted(jobset.restarts, 'restart')}, {left} left"
-    yield Finding("note" if left else "act", "job-restarting", about, what, step)
+    yield Finding("act" if starting and not left else "note", "job-restarting", about, what, step)
+
+
+def _unqueued(scene: _Scene) -> Iterator[Finding]:
+    """Chips of pods that Kueue does not know, so that it counts them as free."""
+    platform = scene.platform
+    held = [each for each in scene.readings.cluster.holders or () if each.host and _outside_queues(scene, each)]
+    if platform.queues and held:
+        chips = _counted(sum(each.chips for each in held), "chip")
+        owners = tuple(sorted({each.owner for each in held}))
+        step = "no queue counts them: docs/queues.md"
+        yield Finding("note", "chips-unqueued", "queues", f"{chips} held outside queues", step, owners)
+
+
+def _outside_queues(scene: _Scene, pod: Holder) -> bool:
+    """Whether a pod passed no queue: of its namespace, or because pods without a queue are not refused there."""
+    if pod.namespace not in scene.platform.queue_namespaces:
+        return True
+    workloads = scene.readings.cluster.workloads
+    if unqueued_tpus.policy(scene.platform) or workloads is None:
+        return False
+    # Kueue is not the controller of a server's workloads, so they do not name it; its pods wait for Kueue's gate.
+    return not pod.owner.startswith("LeaderWorkerSet ") and pod.owner not in {each.title for each in workloads}
 
 
 def _idle(scene: _Scene, pools: Mapping[str, Sequence[_Pool]]) -> Iterator[Finding]:

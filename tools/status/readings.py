@@ -56,7 +56,8 @@ class Holder:
 
 @dataclass(frozen=True)
 class JobSetReading:
-    """A JobSet. `restarts` are those that count towards `most_restarts`; `ready` of `wanted` Jobs run with all pods."""
+    """A JobSet. `restarts` are those that count towards `most_restarts`; `ready` of `wanted` Jobs run with all pods, or
+    have succeeded."""
 
     namespace: str
     name: str

@@ -30,6 +30,7 @@ Kind = Literal[
     "job-restarting",
     "server-idle",
     "job-idle",
+    "chips-unqueued",
 ]
 
 
@@ -105,8 +106,9 @@ class Report:
     known: bool
 
     @property
-    def needs_a_person(self) -> bool:
-        return any(each.level == "act" for each in self.findings)
+    def needs_a_person(self) -> bool | None:
+        """None where nothing that could be read needs one, and not enough could be read to tell."""
+        return True if any(each.level == "act" for each in self.findings) else False if self.known else None
 
 
 def joined(findings: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -119,7 +121,7 @@ def joined(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def as_json(report: Report) -> str:
-    """An object with the fields of Report; times as RFC 3339, `needs_a_person` beside them."""
+    """An object with the fields of Report; times as RFC 3339, `needs_a_person` beside them (null: nobody knows)."""
     return json.dumps({"needs_a_person": report.needs_a_person, **asdict(report)}, indent=2, default=_written)
 
 

@@ -76,6 +76,8 @@ def _result(google: "Future[GoogleReadings]", unread: tuple[Unread, ...]) -> Goo
 
 
 def _google_words(error: Exception) -> str:
+    if isinstance(error, NoConnectionError):
+        return f"{error} -> {error.next_step}"
     return f"Google answers {error.status}: {error}" if isinstance(error, RefusedError) else str(error)
 
 

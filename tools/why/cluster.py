@@ -3,7 +3,10 @@
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+from tools.cluster_api import INSTALL_KUBECTL
 
 Object = Mapping[str, Any]
 
@@ -24,20 +27,27 @@ BESIDES = (
 """What else is looked at in a job's namespace."""
 OF_CLUSTER = ("nodes", "clusterqueues.kueue.x-k8s.io")
 SECONDS = 60
+NO_KUBECONFIG = "localhost:8080 was refused"
+"""What kubectl says without a kubeconfig: it then asks its own machine."""
+KUBECONFIG_STEP = "pulumi stack output kubeconfig -s {stack} > kubeconfig && export KUBECONFIG=$PWD/kubeconfig"
 
 
 class ClusterError(Exception):
-    """The cluster cannot be read; the message is kubectl's last line."""
+    """The cluster cannot be read; the message is kubectl's last line, and after an arrow what to do, where that is
+    known."""
 
 
 class Cluster:
     """One cluster of a kubeconfig: that of the context, or of the current context if it is None.
 
-    `unread` collects what the person may not read, in the API server's words.
+    `kubeconfig`: a file instead of the person's own; `stack`: whose cluster it is, for messages. `unread` collects what
+    the person may not read, in the API server's words.
     """
 
-    def __init__(self, context: str | None) -> None:
-        self._context = [f"--context={context}"] if context else []
+    def __init__(self, context: str | None, kubeconfig: Path | None, stack: str) -> None:
+        self._options = [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
+        self._options += [f"--context={context}"] if context else []
+        self._stack = stack
         self._groups: set[str] | None = None
         self.unread: list[str] = []
 
@@ -51,7 +61,7 @@ class Cluster:
         printed, errors = self._kubectl("get", ",".join(served), where, "--output=json")
         forbidden = [line for line in errors.splitlines() if "forbidden" in line]
         if not printed or (errors and not forbidden):
-            raise ClusterError(errors.strip().rpartition("\n")[2] or "kubectl printed nothing")
+            raise self._error(errors)
         self.unread += forbidden
         found: Sequence[Object] = json.loads(printed)["items"]
         return found
@@ -61,15 +71,22 @@ class Cluster:
         if self._groups is None:
             printed, errors = self._kubectl("get", "--raw", "/apis")
             if not printed:
-                raise ClusterError(errors.strip().rpartition("\n")[2])
+                raise self._error(errors)
             self._groups = {group["name"] for group in json.loads(printed)["groups"]}
         group = plural.partition(".")[2]
         return not group or group in self._groups
 
+    def _error(self, printed: str) -> ClusterError:
+        said = printed.strip().rpartition("\n")[2] or "kubectl printed nothing"
+        step = f" -> {KUBECONFIG_STEP.format(stack=self._stack)}" if NO_KUBECONFIG in said else ""
+        return ClusterError(f"{said}{step}")
+
     def _kubectl(self, *arguments: str) -> tuple[str, str]:
-        command = ["kubectl", *self._context, f"--request-timeout={SECONDS}s", *arguments]
+        command = ["kubectl", *self._options, f"--request-timeout={SECONDS}s", *arguments]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=2 * SECONDS)
-        except (OSError, subprocess.TimeoutExpired) as error:
+        except OSError as error:
+            raise ClusterError(f"kubectl cannot be run: {error.strerror}{INSTALL_KUBECTL}") from None
+        except subprocess.TimeoutExpired as error:
             raise ClusterError(f"kubectl cannot be used: {error}") from None
         return done.stdout, done.stderr if done.returncode else ""

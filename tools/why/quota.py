@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from plan.flavors import Flavor
+from tools.kueue_readings import quantity
 from tools.why.cluster import Object
 from tools.why.job import Job, all_workloads, is_true
 from tools.why.side import Side
@@ -35,14 +36,16 @@ def _usage(queue: Object, flavor: Flavor | None) -> Iterator[str]:
     name, used = queue["metadata"]["name"], {}
     for each in queue.get("status", {}).get("flavorsReservation") or []:
         for resource in each["resources"]:
-            used[each["name"], resource["name"]] = (resource["total"], resource.get("borrowed", 0))
+            amounts = quantity(resource["total"]), quantity(resource.get("borrowed", 0))
+            used[each["name"], resource["name"]] = amounts
     for group in queue["spec"].get("resourceGroups") or []:
         for each in group["flavors"]:
             if flavor and each["name"] != flavor.name:
                 continue
             for resource in each["resources"]:
                 total, borrowed = used.get((each["name"], resource["name"]), (0, 0))
-                own = f"{name} uses {total} of its {resource['nominalQuota']} chips of {each['name']}"
+                owned = quantity(resource["nominalQuota"])
+                own = f"{name} uses {total} of its {owned} chips of {each['name']}"
                 yield f"{own}, {borrowed} of them borrowed"
 
 
@@ -53,7 +56,7 @@ def _holders(job: Job, flavor: Flavor | None) -> Iterator[str]:
         assigned = workload.get("status", {}).get("admission", {}).get("podSetAssignments") or []
         names = {name for each in assigned for name in (each.get("flavors") or {}).values()}
         if is_true(workload, "QuotaReserved") and not is_true(workload, "Finished") and flavor and flavor.name in names:
-            chips = sum(int(each.get("resourceUsage", {}).get(flavor.resource, 0)) for each in assigned)
+            chips = sum(quantity((each.get("resourceUsage") or {}).get(flavor.resource, 0)) for each in assigned)
             owner = (workload["metadata"].get("ownerReferences") or [{"name": workload["metadata"]["name"]}])[0]["name"]
             found.append(f"{workload['metadata']['namespace']}/{owner} ({chips})")
     yield from sorted(found)[:MOST_HOLDERS]
