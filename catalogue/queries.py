@@ -11,6 +11,12 @@ Cloud metrics". What shapes the queries:
 - Absent is not zero: interruptions, idle containers and log entries have no series while there are none.
 - `rate` is refused for gauges, so interruptions are summed over time.
 - The values of `status` are written in capitals on some pages and not on others, so they match in either form.
+- A condition of a node has a series for each status, or for the present one alone: what is asked is whether one with
+  another status than True is set, which is right for both.
+- A metric of log entries can have several types of resource, so its type is named ("Mapping Cloud Monitoring metrics to
+  PromQL"). Which one entries of `gke_nodepool` get is unverified: that type is of Cloud Logging, and what Cloud
+  Monitoring does not know becomes `global`, so both are counted.
+- Points of reservations come up to 30 minutes late, and a selector looks back 5 minutes: an average over 60 minutes.
 """
 
 from dataclasses import dataclass
@@ -19,7 +25,7 @@ from typing import Literal
 Source = Literal[
     "always",
     "gke",
-    "multi-host",
+    "standing-slices",
     "device-plugin",
     "groups",
     "reservations",
@@ -33,14 +39,14 @@ Source = Literal[
 SOURCES: dict[Source, str] = {
     "always": "any platform",
     "gke": "GKE",
-    "multi-host": "GKE, slices of several hosts",
+    "standing-slices": "GKE, slices of several hosts that are there all the time: `provisioning: fixed`, and not spot",
     "device-plugin": "GKE, slices with `devices: device-plugin`",
     "groups": "hosts in managed instance groups, so without GKE",
     "reservations": "slices with capacity from a reservation",
     "stockouts": "`monitoring.count_errors`",
     "autoscaler": "GKE, `monitoring.count_errors`",
     "queues": "queues, and `monitoring.queue_metrics` other than `none`",
-    "prices": "as above, and slices that stand all the time and whose price is known",
+    "prices": "as above, and slices whose hosts run all the time (fixed, not spot) and whose price is known",
 }
 
 Section = Literal["Queues", "Slices", "Chips", "Platform"]
@@ -53,7 +59,8 @@ class Chart:
     """A chart.
 
     - `name`: short, and the same for ever; `unit`: of the vertical axis; `says`: what a person reads from it
-    - `query`: PromQL. `$parts` stands for one `part` for each price or group of slices, put together by `joined`
+    - `query`: PromQL. `$parts` stands for one `part` for each price, group of slices or type of resource, put together
+      by `joined`
     """
 
     name: str
@@ -74,6 +81,8 @@ class Alert:
 
     - `query`: PromQL, which has a series for each thing that is wrong; `part` and `joined` as of a chart
     - `hold`: key of the threshold that says for how long; or a fixed duration, such as `300s`
+    - `window`: for how long one event stays in the query (`$window`), if `hold` must be longer so that one event alone
+      does not fire; empty if one event is enough
     - `says`: when it fires; `do`: what to do then
     """
 
@@ -85,6 +94,7 @@ class Alert:
     hold: str
     says: str
     do: str
+    window: str = ""
     part: str = ""
     joined: str = ""
 
@@ -100,22 +110,35 @@ _ADMITTED = 'sum by (cluster_queue) (increase(kueue_admitted_workloads_total{clu
 _USED_OF_FLAVORS = (
     'sum(max by (cluster_queue, flavor) (kueue_cluster_queue_resource_usage{cluster="$cluster",flavor=~"$flavors"}))'
 )
+_ONE_FLAVOR = f"count by (cluster_queue) ({_OWNED}) == 1"
+_FREE_IN_QUEUE = f"({_OWNED_BY_QUEUE} - {_USED_BY_QUEUE})"
 _IDLE_USD = f"$usd * ($chips - {_USED_OF_FLAVORS})"
 
 _NODE = 'monitored_resource="k8s_node",cluster_name="$cluster",location="$location"'
-_POOL = 'monitored_resource="k8s_node_pool",cluster_name="$cluster",location="$location"'
-_READY = f'max by (node_name) (kubernetes_io:node_status_condition{{{_NODE},condition="Ready",status=~"(?i)true"}})'
+_POOL = (
+    'monitored_resource="k8s_node_pool",cluster_name="$cluster",location="$location",node_pool_name=~"$standing_pools"'
+)
+_NOT_READY = (
+    f'max by (node_name) (kubernetes_io:node_status_condition{{{_NODE},condition="Ready",status!~"(?i)true"}}) > 0'
+)
 _WHOLE = f"max by (node_pool_name) (kubernetes_io:node_pool_multi_host_available{{{_POOL}}})"
 _INTERRUPTED = f"sum_over_time(kubernetes_io:node_interruption_count{{{_NODE}}}[1h])"
 _DUTY = f"kubernetes_io:node_accelerator_duty_cycle{{{_NODE}}}"
+_IDLE = f"max_over_time({_DUTY}[10m]) == bool 0"
+_STOCKOUTS = 'increase(logging_googleapis_com:user_$stockouts{monitored_resource="$resource"}[1h])'
+_AUTOSCALER_ERRORS = 'logging_googleapis_com:user_$autoscaler_errors{monitored_resource="k8s_cluster"}'
 _MISSING = (
     '($size - max by (instance_group_name) (compute_googleapis_com:instance_group_size{location="$zone",'
     'instance_group_name=~"$groups"}))'
 )
 _RESERVATION = 'monitored_resource="compute.googleapis.com/Reservation",location="$zone"'
-_IN_USE = f"sum by (reservation_id) (compute_googleapis_com:reservation_used{{{_RESERVATION}}})"
-_RESERVED = f"sum by (reservation_id) (compute_googleapis_com:reservation_reserved{{{_RESERVATION}}})"
+_IN_USE = f"sum by (reservation_id) (avg_over_time(compute_googleapis_com:reservation_used{{{_RESERVATION}}}[60m]))"
+_RESERVED = (
+    f"sum by (reservation_id) (avg_over_time(compute_googleapis_com:reservation_reserved{{{_RESERVATION}}}[60m]))"
+)
 _RESTARTS = 'kube_jobset_restarts{cluster="$cluster"}'
+# The largest value of the hour would count those of an earlier JobSet of the name: a new one begins at 0.
+_NEW_RESTARTS = f"sum by (namespace, jobset_name) ({_RESTARTS} - min_over_time({_RESTARTS}[1h]))"
 
 CHARTS = (
     Chart(
@@ -175,8 +198,8 @@ CHARTS = (
         title="Cost of chips that nobody uses",
         unit="USD an hour",
         plot="STACKED_AREA",
-        says="Chips that stand and that no workload has, times the price in the plan. Workloads outside of queues count"
-        " as nobody.",
+        says="Chips on running hosts that no workload has, times the price in the plan. Workloads outside of queues"
+        " count as nobody. Spot is left out: hosts that Google took away cost nothing.",
         query="$parts",
         part=_IDLE_USD,
         joined=" + ",
@@ -215,11 +238,11 @@ CHARTS = (
     Chart(
         name="not-whole",
         section="Slices",
-        source="multi-host",
+        source="standing-slices",
         title="Slices that are not whole",
         unit="1: not whole",
         plot="STACKED_BAR",
-        says="Node pools of several hosts that GKE does not call available: no job can run there.",
+        says="Fixed node pools of several hosts that GKE does not call available: no job can run there.",
         query=f"1 - {_WHOLE}",
     ),
     Chart(
@@ -242,7 +265,7 @@ CHARTS = (
         unit="nodes",
         plot="STACKED_BAR",
         says="Nodes of the cluster, those without TPUs included, whose kubelet is silent or says that it is not ready.",
-        query=f"count({_READY} == 0) or vector(0)",
+        query=f"count({_NOT_READY}) or vector(0)",
     ),
     Chart(
         name="interruptions",
@@ -262,7 +285,9 @@ CHARTS = (
         unit="log entries",
         plot="STACKED_BAR",
         says="Google had no machines for a slice. An attempt can be several log entries.",
-        query="sum(increase(logging_googleapis_com:user_$stockouts[1h])) or vector(0)",
+        query="sum($parts) or vector(0)",
+        part=_STOCKOUTS,
+        joined=" or ",
     ),
     Chart(
         name="autoscaler-errors",
@@ -272,7 +297,7 @@ CHARTS = (
         unit="log entries",
         plot="STACKED_BAR",
         says="The autoscaler could not add nodes: no machines, no quota, no addresses, or no pool that fits.",
-        query="sum(increase(logging_googleapis_com:user_$autoscaler_errors[1h])) or vector(0)",
+        query=f"sum(increase({_AUTOSCALER_ERRORS}[1h])) or vector(0)",
     ),
     Chart(
         name="reservations",
@@ -281,7 +306,7 @@ CHARTS = (
         title="Use of reservations",
         unit="share",
         plot="LINE",
-        says="Machines in use of those reserved, for each reservation of the project in the zone; 30 minutes late.",
+        says="Machines in use of those reserved, for each reservation of the project in the zone; mean of an hour.",
         query=f"{_IN_USE} / ({_RESERVED} > 0)",
     ),
     Chart(
@@ -292,7 +317,7 @@ CHARTS = (
         unit="restarts",
         plot="STACKED_BAR",
         says="How often JobSets began again.",
-        query=f"sum by (namespace, jobset_name) (max_over_time({_RESTARTS}[1h]) - min_over_time({_RESTARTS}[1h]))",
+        query=_NEW_RESTARTS,
     ),
     Chart(
         name="idle-chips",
@@ -302,7 +327,7 @@ CHARTS = (
         unit="chips",
         plot="STACKED_AREA",
         says="Chips of nodes whose duty cycle was 0 for ten minutes. Chips of hosts that do not exist are not in it.",
-        query=f"sum by (model) (max_over_time({_DUTY}[10m]) == bool 0)",
+        query=f"sum by (model) ({_IDLE})",
     ),
     Chart(
         name="duty-cycle",
@@ -362,23 +387,23 @@ CHARTS = (
 ALERTS = (
     Alert(
         name="not-whole",
-        source="multi-host",
+        source="standing-slices",
         title="Slice not whole",
         severity="CRITICAL",
         query=f"{_WHOLE} == 0",
         hold="slice_down_for",
-        says="GKE does not call a node pool of several hosts available.",
+        says="For `slice_down_for`, GKE did not call a fixed node pool of several hosts available.",
         do="No job can run on the slice. `gcloud container node-pools describe` says what the pool lacks; if its hosts"
         " do not come back, docs/operations.md says how to make the slice again.",
     ),
     Alert(
         name="pool-error",
-        source="multi-host",
+        source="standing-slices",
         title="Node pool in error",
         severity="ERROR",
         query=f'max by (node_pool_name) (kubernetes_io:node_pool_status{{{_POOL},status=~"(?i)error"}}) > 0',
         hold="slice_down_for",
-        says="A node pool of several hosts is in the state ERROR.",
+        says="For `slice_down_for`, a fixed node pool of several hosts was in the state ERROR.",
         do="Usually Google had no machines: see the alert about stockouts, and the pool's status message.",
     ),
     Alert(
@@ -390,7 +415,7 @@ ALERTS = (
         part=f"{_MISSING} > 0",
         joined=" or ",
         hold="slice_down_for",
-        says="A managed instance group has fewer machines than the plan.",
+        says="For `slice_down_for`, a managed instance group had fewer machines than the plan.",
         do="`gcloud compute instance-groups managed list-errors GROUP --zone ZONE` says why.",
     ),
     Alert(
@@ -398,9 +423,9 @@ ALERTS = (
         source="gke",
         title="Node not ready",
         severity="ERROR",
-        query=f"{_READY} == 0",
+        query=_NOT_READY,
         hold="node_down_for",
-        says="A node's kubelet is silent or says that it is not ready.",
+        says="For `node_down_for`, a node's kubelet was silent or said that it is not ready.",
         do="GKE repairs nodes by itself, which for a slice of several hosts means all of them. If it does not:"
         " `kubectl describe node`.",
     ),
@@ -411,7 +436,7 @@ ALERTS = (
         severity="WARNING",
         query=f"sum by (interruption_type, interruption_reason) ({_INTERRUPTED}) >= $interruptions",
         hold="60s",
-        says="Google took away that many hosts within an hour, for one reason.",
+        says="Google took away `interruptions` hosts or more within an hour, for one reason.",
         do="Preemption: spot capacity is short, so wait, or use other capacity (docs/capacity.md). Maintenance: jobs go"
         " on from their checkpoints. Failures on the same host again: tell Google.",
     ),
@@ -420,7 +445,9 @@ ALERTS = (
         source="stockouts",
         title="Stockout",
         severity="WARNING",
-        query="sum(increase(logging_googleapis_com:user_$stockouts[1h])) > 0",
+        query="sum($parts) > 0",
+        part=_STOCKOUTS,
+        joined=" or ",
         hold="60s",
         says="Google had no machines for a slice within the last hour.",
         do="docs/capacity.md: wait, another zone, or another capacity model. A reservation says how much it has left.",
@@ -430,9 +457,10 @@ ALERTS = (
         source="autoscaler",
         title="Autoscaler cannot add nodes",
         severity="WARNING",
-        query="sum(increase(logging_googleapis_com:user_$autoscaler_errors[1h])) > 0",
+        query=f"sum(increase({_AUTOSCALER_ERRORS}[$window])) > 0",
+        window="900s",
         hold="autoscaler_fails_for",
-        says="The autoscaler went on failing to add nodes.",
+        says="For `autoscaler_fails_for`, the autoscaler failed to add nodes at least every 15 minutes.",
         do="The log `cluster-autoscaler-visibility` has the reason: quota, machines, addresses, or no pool that fits.",
     ),
     Alert(
@@ -442,7 +470,7 @@ ALERTS = (
         severity="WARNING",
         query=f"{_IN_USE} / ({_RESERVED} > 0) < $reservation_share",
         hold="idle_for",
-        says="Less than that share of a reservation's machines is in use.",
+        says="For `idle_for`, less than `reservation_share` of a reservation's machines was in use.",
         do="Reserved machines are paid for in any case. `python -m tools explain` says which slices take them.",
     ),
     Alert(
@@ -450,9 +478,9 @@ ALERTS = (
         source="device-plugin",
         title="Chips on which nothing runs",
         severity="WARNING",
-        query=f"sum by (model) (max_over_time({_DUTY}[10m]) == bool 0) >= $idle_chips",
+        query=f"avg by (model) ({_IDLE}) >= $idle_share",
         hold="idle_for",
-        says="At least that many chips had a duty cycle of 0 all the time.",
+        says="For `idle_for`, at least `idle_share` of the chips of one kind had a duty cycle of 0.",
         do="`kubectl get pods -A -o wide` says who holds the hosts: a job that hangs, a server without requests, or"
         " nobody.",
     ),
@@ -465,7 +493,7 @@ ALERTS = (
         part=_IDLE_USD,
         joined=" + ",
         hold="idle_for",
-        says="Chips that stand and that no workload of a queue has cost at least that much an hour.",
+        says="For `idle_for`, chips on running hosts that no workload of a queue has cost at least `idle_usd_an_hour`.",
         do="Give the queues fewer slices, or let hosts come and go with work (docs/slices-on-demand.md).",
     ),
     Alert(
@@ -473,31 +501,33 @@ ALERTS = (
         source="queues",
         title="Work waits while its queue has free chips",
         severity="WARNING",
-        query=f"({_WAITING} > 0) and ({_USED_BY_QUEUE} < {_OWNED_BY_QUEUE})",
+        query=f"({_WAITING} > 0) and ({_USED_BY_QUEUE} < {_OWNED_BY_QUEUE})"
+        f" and (({_ONE_FLAVOR}) or ({_WAITING} <= {_FREE_IN_QUEUE}))",
         hold="free_but_waiting_for",
-        says="A queue uses less than it owns, and workloads wait in it.",
-        do="The workloads want more than is free, another flavor, or hosts that are not there: `kubectl describe"
-        " workload` says which.",
+        says="For `free_but_waiting_for`, a queue used less than it owns while workloads waited in it. A queue of"
+        " several flavors counts where all that waits would fit into what is free.",
+        do="The workloads want more than is free, another flavor, or hosts that are not there. `python -m tools status`"
+        " says what each queue has, `python -m tools why` what a job waits for.",
     ),
     Alert(
         name="stuck",
         source="queues",
         title="Queue does not move",
         severity="ERROR",
-        query=f"(min_over_time(({_PENDING})[$stuck_for:5m]) > 0) unless ({_ADMITTED} > 0)",
+        query=f"((min_over_time(({_PENDING})[$stuck_for:5m]) > 0) unless ({_ADMITTED} > 0))"
+        f" and ({_USED_BY_QUEUE} < {_OWNED_BY_QUEUE})",
         hold="300s",
-        says="Workloads waited all the time, and none was admitted.",
-        do="`python -m tools kueue` says what each queue has; `kubectl describe workload` what one waits for.",
+        says="Workloads waited for `stuck_for`, and none was admitted, in a queue that uses less than it owns.",
+        do="`python -m tools status` says what each queue has; `python -m tools why` what a job waits for.",
     ),
     Alert(
         name="restarts",
         source="gke",
         title="JobSet starts again and again",
         severity="ERROR",
-        query=f"sum by (namespace, jobset_name) (max_over_time({_RESTARTS}[1h]) - min_over_time({_RESTARTS}[1h]))"
-        " >= $restarts",
+        query=f"{_NEW_RESTARTS} >= $restarts",
         hold="60s",
-        says="A JobSet began again that often within an hour.",
+        says="A JobSet began again `restarts` times or more within an hour.",
         do="`kubectl logs` of its pods, with `--previous`; then the hosts it ran on.",
     ),
     Alert(

@@ -7,9 +7,11 @@ from typing import Any, Literal
 
 from catalogue.queries import ALERTS, CHARTS, Alert, Chart, Plot, Section, Source
 from plan import queues
+from plan.backend import Backend
 from plan.charts import CHARTS as HELM_CHARTS
 from plan.hosts import group_name
 from plan.platform import Platform
+from plan.slices import SlicePlan
 from platform_config.capacity import Reservation
 from platform_config.monitoring import Thresholds
 
@@ -17,6 +19,12 @@ COLUMNS = 48
 """Columns of a dashboard's mosaic (Cloud Monitoring API, MosaicLayout)."""
 HEADER_HEIGHT, CHART_HEIGHT, CHARTS_IN_A_ROW = 3, 14, 3
 EVALUATED_EVERY = "60s"
+
+STOCKOUT_RESOURCES: dict[Backend, tuple[str, ...]] = {
+    "gke": ("gke_nodepool", "global"),
+    "compute": ("gce_instance",),
+}
+"""Types of resource under which Cloud Monitoring may count entries of stockouts; catalogue/queries.py says why two."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +100,7 @@ def sources(platform: Platform) -> frozenset[Source]:
     found: dict[Source, bool] = {
         "always": True,
         "gke": gke,
-        "multi-host": gke and any(plan.multi_host for plan in plans),
+        "standing-slices": bool(_standing_pools(platform)),
         "device-plugin": gke and any(plan.devices == "device-plugin" for plan in plans),
         "groups": not gke and bool(_missing_hosts(platform)),
         "reservations": any(
@@ -113,6 +121,11 @@ def _hold(alert: Alert, thresholds: Thresholds) -> str:
 
 def _query(platform: Platform, watched: Chart | Alert) -> str:
     """The query with everything filled in. Raises KeyError for a word that nothing fills in."""
+    parts: dict[Source, tuple[Mapping[str, Any], ...]] = {
+        "prices": _standing(platform),
+        "groups": _missing_hosts(platform),
+        "stockouts": tuple({"resource": resource} for resource in STOCKOUT_RESOURCES[platform.backend]),
+    }
     words: dict[str, Any] = {
         **platform.monitoring.thresholds.model_dump(),
         **{count.key: count.name for count in _all_counts(platform)},
@@ -120,22 +133,41 @@ def _query(platform: Platform, watched: Chart | Alert) -> str:
         "location": platform.location,
         "zone": platform.zone,
         "controllers": "|".join(sorted(chart.namespace for chart in HELM_CHARTS)),
+        "standing_pools": "|".join(_standing_pools(platform)),
     }
+    if isinstance(watched, Alert):
+        words["window"] = watched.window
     if watched.part:
-        parts = _standing(platform) if watched.source == "prices" else _missing_hosts(platform)
-        words["parts"] = watched.joined.join(Template(watched.part).substitute({**words, **part}) for part in parts)
+        words["parts"] = watched.joined.join(
+            Template(watched.part).substitute({**words, **part}) for part in parts[watched.source]
+        )
     return Template(watched.query).substitute(words)
 
 
+def _stands(plan: SlicePlan) -> bool:
+    """Whether its hosts run all the time. Those on demand come with work; those on spot go when Google takes them."""
+    return not plan.provisioning.on_demand and not plan.model.spot_price
+
+
+def _standing_pools(platform: Platform) -> tuple[str, ...]:
+    """For each group of slices of several hosts on GKE that run all the time: the names of its node pools, as one
+    pattern."""
+    return tuple(
+        f"{plan.name}-[0-9]+"
+        for plan in platform.slice_plans
+        if plan.backend == "gke" and plan.multi_host and _stands(plan) and any(pool.node_count for pool in plan.pools)
+    )
+
+
 def _standing(platform: Platform) -> tuple[Mapping[str, Any], ...]:
-    """For each price: the chips that stand all the time and belong to queues, and the flavors that they have."""
+    """For each price: the chips on hosts that run all the time and belong to queues, and the flavors that they have."""
     quotas = (quotas for queue in queues.cluster_queues(platform) for quotas in queue.quotas.values())
     queued = {quota.flavor.name for each in quotas for quota in each}
     chips: dict[float, int] = {}
     flavors: dict[float, set[str]] = {}
     for plan in platform.slice_plans:
         price = plan.price_per_chip_hour
-        if price and price.currency == "USD" and plan.flavor in queued and not plan.provisioning.on_demand:
+        if price and price.currency == "USD" and plan.flavor in queued and _stands(plan):
             standing = sum(pool.node_count or 0 for pool in plan.pools) * plan.chips_per_host
             chips[price.amount] = chips.get(price.amount, 0) + standing
             flavors.setdefault(price.amount, set()).add(plan.flavor)

@@ -88,18 +88,24 @@ LONGEST_SECONDS = 10 * 365 * 86400
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def _seconds(value: object) -> str:
-    """`7d`, `36h`, `90m` and `3600s` in whole seconds, as Google's APIs need: `604800s`."""
+def duration_seconds(value: object) -> int | None:
+    """Seconds of `7d`, `36h`, `90m` or `3600s`; None if it is no duration."""
     match = re.fullmatch(_DURATION, value) if isinstance(value, str) else None
-    if match is None:
+    return int(match[1]) * _UNITS[match[2]] if match else None
+
+
+def _seconds(value: object) -> str:
+    """A duration in whole seconds, as Google's APIs need: `604800s`."""
+    seconds = duration_seconds(value)
+    if seconds is None:
         raise refusal(f"{shown(value)} is not a duration", "a whole number with its unit: 90m, 36h, 7d or 3600s")
-    seconds = int(match[1]) * _UNITS[match[2]]
     if seconds > LONGEST_SECONDS:
         raise refusal(f"{value} is longer than ten years", "a shorter time, or leave it out")
     return f"{seconds}s"
 
 
-Duration = Annotated[str, BeforeValidator(_seconds), Field(json_schema_extra={"pattern": f"^{_DURATION}$"})]
+DURATION_SCHEMA = Field(json_schema_extra={"pattern": f"^{_DURATION}$"})
+Duration = Annotated[str, BeforeValidator(_seconds), DURATION_SCHEMA]
 """A duration, kept as whole seconds with the unit (`86400s`)."""
 
 

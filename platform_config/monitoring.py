@@ -2,10 +2,21 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from catalogue.queries import ALERTS
-from platform_config.fields import PROJECT, Amount, Duration, Flag, Model, Positive, refusal, shown, text
+from platform_config.fields import (
+    DURATION_SCHEMA,
+    PROJECT,
+    Amount,
+    Flag,
+    Model,
+    Positive,
+    duration_seconds,
+    refusal,
+    shown,
+    text,
+)
 
 _ADDRESS_CHECK, _ADDRESS_SCHEMA = text(
     r"[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@[A-Za-z0-9][A-Za-z0-9.-]{0,251}\.[A-Za-z]{2,24}",
@@ -36,14 +47,17 @@ _LONGEST_HOLD = 23 * 3600
 """Seconds for which a condition may have to hold before Cloud Monitoring tells somebody."""
 
 
-def _at_most_a_day(value: str) -> str:
-    seconds = int(value.removesuffix("s"))
+def _hold(value: object) -> str:
+    """A duration in whole seconds. What a person wrote is named as it was written."""
+    seconds = duration_seconds(value)
+    if seconds is None:
+        raise refusal(f"{shown(value)} is not a duration", "a whole number with its unit: 90m, 6h or 3600s")
     if not 60 <= seconds <= _LONGEST_HOLD:
-        raise refusal(f"{value} is not between a minute and 23 hours", "for example 30m or 6h")
-    return value
+        raise refusal(f"{value} is not between a minute and 23 hours", "for example 90m, 6h or 3600s")
+    return f"{seconds}s"
 
 
-Hold = Annotated[Duration, AfterValidator(_at_most_a_day)]
+Hold = Annotated[str, BeforeValidator(_hold), DURATION_SCHEMA]
 """For how long something must be wrong before an alert tells somebody."""
 
 
@@ -57,11 +71,11 @@ class Thresholds(Model):
     interruptions: Positive = 3
     """Hosts that Google takes away within an hour, for one reason."""
     autoscaler_fails_for: Hold = "1800s"
-    """Time in which the autoscaler goes on failing."""
+    """Time in which the autoscaler goes on failing; longer than 15 minutes, in which one failure counts."""
     idle_for: Hold = "7200s"
     """Time that chips are idle, or a reservation is little used."""
-    idle_chips: Positive = 1
-    """Idle chips of one kind, by their duty cycle."""
+    idle_share: Annotated[float, Field(strict=True, gt=0, le=1)] = 0.5
+    """Share of the chips of one kind that are idle, by their duty cycle."""
     idle_usd_an_hour: Amount = 10.0
     """Cost in an hour of chips that no workload of a queue has."""
     reservation_share: Annotated[float, Field(strict=True, gt=0, le=1)] = 0.5
@@ -69,7 +83,7 @@ class Thresholds(Model):
     free_but_waiting_for: Hold = "1800s"
     """Time that workloads wait while their queue has free chips."""
     stuck_for: Hold = "21600s"
-    """Time that workloads wait in a queue which admits none."""
+    """Time that workloads wait in a queue which admits none and uses less than it owns."""
     restarts: Positive = 3
     """Restarts of one JobSet within an hour."""
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from catalogue.queries import ALERTS
+from plan.monitoring import sources
 from plan.platform import Platform
 from rules.registry import PLATFORM, Finding
 
@@ -21,6 +23,45 @@ def alerts_told(platform: Platform) -> Iterator[Finding]:
                 f"monitoring.{key}",
                 "alerts are made where somebody is told, and nobody is",
                 "add monitoring.notify with an e-mail address or monitoring.channels, or leave this out",
+            )
+
+
+@PLATFORM.rule(
+    "alerts-of-one-event",
+    reason="One event stays in the query of such an alert for a while; held for less, each event alone would alert.",
+    source="Cloud Monitoring, PromQL alerting policies",
+)
+def alerts_of_one_event(platform: Platform) -> Iterator[Finding]:
+    thresholds = platform.monitoring.thresholds
+    for alert in ALERTS:
+        if alert.window and alert.hold in thresholds.model_fields_set:
+            window, hold = (int(time.removesuffix("s")) for time in (alert.window, getattr(thresholds, alert.hold)))
+            if hold <= window:
+                yield Finding(
+                    f"monitoring.thresholds.{alert.hold}",
+                    f"one event counts for {window // 60} minutes, so each alone would alert",
+                    f"more than {window // 60}m, for example {window // 30}m",
+                )
+
+
+@PLATFORM.rule(
+    "alerts-silenced",
+    level="warning",
+    reason="An alert is made where the platform has what its query needs; elsewhere there is nothing to silence.",
+    source="docs/monitoring.md, column needs",
+)
+def alerts_silenced(platform: Platform) -> Iterator[Finding]:
+    written = platform.monitoring
+    if not (written.notify or written.channels):
+        return
+    known = sources(platform)
+    made = {alert.name for alert in ALERTS if alert.source in known}
+    for index, name in enumerate(written.silent):
+        if name not in made:
+            yield Finding(
+                f"monitoring.silent[{index}]",
+                f"this platform has no alert {name}",
+                "leave it out; docs/monitoring.md says what each alert needs",
             )
 
 

@@ -1,14 +1,18 @@
-"""docs/monitoring.md: every chart and alert of the catalogue of queries, as a page."""
+"""docs/monitoring.md: every chart and alert of the catalogue; docs/monitoring-queries.md: their queries."""
 
 from collections.abc import Iterator
 
 from catalogue.queries import ALERTS, CHARTS, SOURCES, Alert
 from platform_config.monitoring import Thresholds
+from tools.schema import field_descriptions
+
+NOTE = "<!-- Made by `python -m tools docs --write`; edit catalogue/queries.py or tools/monitoring_page.py instead. -->"
+UNITS = {"h": 3600, "m": 60, "s": 1}
 
 PAGE = """\
 # Monitoring
 
-<!-- Made by `python -m tools docs --write`; edit catalogue/queries.py or tools/monitoring_page.py instead. -->
+{note}
 
 Each platform has a dashboard in Cloud Monitoring: queues in chips, slices, chips, money, logs. With an address it also
 has alerts. Queries, thresholds and prices come from the stack file and the plan.
@@ -92,7 +96,7 @@ spec:
 
 It also needs the ServiceAccount, its binding, and a Role that lets `gmp-system:collector` read that Secret. Not tried
 on a cloud. A test has a real Prometheus read every query, and evaluate those of queues on metrics in the form of
-Kueue's, of two replicas.
+Kueue's, of two replicas. [monitoring-queries.md](monitoring-queries.md) has every query.
 
 ## Charts
 
@@ -105,7 +109,7 @@ of `monitoring.thresholds`, or a fixed time.
 
 {alerts}
 
-| threshold | default | |
+| threshold | default | what it is |
 |---|---|---|
 {thresholds}
 
@@ -114,26 +118,34 @@ of `monitoring.thresholds`, or a fixed time.
 | word | what a platform must have |
 |---|---|
 {sources}
+"""
 
-## Queries
+QUERIES_PAGE = """\
+# Queries of charts and alerts
 
-PromQL, as Cloud Monitoring takes it. `$cluster`, `$location` and `$zone` are the platform's; other words are \
-thresholds,
-or come from the plan.
+{note}
+
+[monitoring.md](monitoring.md) says what each is for. PromQL, as Cloud Monitoring takes it. `$cluster`, `$location` and
+`$zone` are the platform's; other words are thresholds, or come from the plan.
 
 {queries}
 """
 
 
 def monitoring_page() -> str:
-    """The page: keys, what is blind, charts, alerts, thresholds, queries."""
+    """The page: keys, what is blind, charts, alerts, thresholds."""
     return PAGE.format(
+        note=NOTE,
         charts="\n".join(_charts()),
         alerts="\n".join(_alerts()),
         thresholds="\n".join(_thresholds()),
         sources="\n".join(f"| {source} | {words} |" for source, words in SOURCES.items()),
-        queries="\n\n".join(_queries()),
     )
+
+
+def monitoring_queries_page() -> str:
+    """The page of queries, as they are before a platform fills them in."""
+    return QUERIES_PAGE.format(note=NOTE, queries="\n\n".join(_queries()))
 
 
 def _charts() -> Iterator[str]:
@@ -151,18 +163,31 @@ def _alerts() -> Iterator[str]:
 
 
 def _hold(alert: Alert) -> str:
-    return alert.hold if alert.hold[0].isdigit() else f"`{alert.hold}`"
+    return _shown(alert.hold) if alert.hold[0].isdigit() else f"`{alert.hold}`"
+
+
+def _shown(value: object) -> str:
+    """A default; a duration in the largest unit that it is a whole number of."""
+    text = str(value)
+    if not (text.endswith("s") and text[:-1].isdigit()):
+        return text
+    seconds = int(text[:-1])
+    unit, size = next((unit, size) for unit, size in UNITS.items() if seconds % size == 0)
+    return f"{seconds // size}{unit}"
 
 
 def _thresholds() -> Iterator[str]:
+    descriptions = field_descriptions(Thresholds)
     for key, field in Thresholds.model_fields.items():
-        yield f"| `{key}` | {field.default} | {field.description} |"
+        yield f"| `{key}` | {_shown(field.default)} | {' '.join(descriptions[key].split())} |"
 
 
 def _queries() -> Iterator[str]:
     for watched in (*CHARTS, *ALERTS):
         kind = "alert" if isinstance(watched, Alert) else "chart"
         query = watched.query
+        if isinstance(watched, Alert) and watched.window:
+            query = query.replace("$window", _shown(watched.window))
         if watched.part:
             query += f"\n# $parts, put together by {watched.joined.strip()!r}: {watched.part}"
         yield f"{watched.title} ({kind} `{watched.name}`)\n\n```promql\n{query}\n```"

@@ -13,7 +13,7 @@ from rules.check import SCOPES
 from rules.invariants import GROUP_INVARIANTS, INVARIANTS, Invariant
 from rules.registry import Rule
 from tools.dashboard_picture import dashboard_picture
-from tools.monitoring_page import monitoring_page
+from tools.monitoring_page import monitoring_page, monitoring_queries_page
 from tools.permission_page import permissions_page
 from tools.policies_page import policies_page
 from tools.schema import NULL, models, platform_schema, title
@@ -213,6 +213,7 @@ PAGES = {
     "policies.md": lambda: policies_page(NOTE),
     "permissions.md": permissions_page,
     "monitoring.md": monitoring_page,
+    "monitoring-queries.md": monitoring_queries_page,
     "pictures/dashboard.svg": dashboard_picture,
     "rules.md": rules_page,
     "topologies.md": topologies_page,

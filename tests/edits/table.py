@@ -259,7 +259,13 @@ def _monitoring() -> Iterator[Row]:
     of_queues = {"idle_usd_an_hour": 20.0, "idle_for": "3h", "free_but_waiting_for": "1h", "stuck_for": "3h"}
     for key, value in {"slice_down_for": "30m", "reservation_share": 0.8, **of_queues}.items():
         yield both({f"monitoring.thresholds.{key}": value}, IN_PLACE, told | queues)
-    on_gke = {"node_down_for": "30m", "interruptions": 5, "autoscaler_fails_for": "1h", "idle_chips": 8, "restarts": 5}
+    on_gke = {
+        "node_down_for": "30m",
+        "interruptions": 5,
+        "autoscaler_fails_for": "1h",
+        "idle_share": 0.8,
+        "restarts": 5,
+    }
     for key, number in on_gke.items():
         yield Row({f"monitoring.thresholds.{key}": number}, IN_PLACE, NOTHING, told)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from catalogue.queries import ALERTS, CHARTS, SOURCES
+from catalogue.queries import ALERTS, CHARTS, SOURCES, Alert
 from plan.monitoring import COLUMNS, alerts, charts, dashboard, dropped_logs, log_counts, tiles, watched
 from plan.platform import Platform
 from platform_config.monitoring import Thresholds
@@ -48,6 +48,30 @@ def test_names_are_given_once() -> None:
         assert len({row.name for row in rows}) == len({row.title for row in rows}) == len(rows)
 
 
+ONE_IS_ENOUGH = {"stockouts"}
+"""Alerts that are to tell of each event."""
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_one_event_does_not_hold_an_alert(alert: Alert) -> None:
+    """An event stays in a query over a time for that time: held for less, each event alone would tell somebody."""
+    if alert.window:
+        assert "[$window]" in alert.query
+        assert seconds(hold(alert)) > seconds(alert.window)
+    elif "increase(" in alert.query + alert.part and alert.name not in ONE_IS_ENOUGH:
+        # What counts against the alert, over the time that it is about.
+        assert " unless (sum by (cluster_queue) (increase(" in alert.query
+        assert "[$stuck_for]" in alert.query
+
+
+def hold(alert: Alert) -> str:
+    return alert.hold if alert.hold[0].isdigit() else str(Thresholds.model_fields[alert.hold].default)
+
+
+def seconds(duration: str) -> int:
+    return int(duration.removesuffix("s"))
+
+
 def test_each_threshold_is_of_an_alert() -> None:
     used = {word for alert in ALERTS for word in (alert.hold, *re.findall(r"\$(\w+)", alert.query))}
     assert Thresholds.model_fields.keys() <= used
@@ -85,10 +109,63 @@ def test_idle_chips_cost_what_the_plan_says() -> None:
     assert f'flavor=~"{plan.flavor}"' in query
 
 
-def test_hosts_that_come_and_go_cost_nothing_while_idle() -> None:
-    on_demand = load({"s": {**WHOLE, "provisioning": "autoscaled"}}, **QUEUE)
-    assert "idle-cost" not in names(on_demand)[0]
-    assert "used" in names(on_demand)[0]
+COME_AND_GO = {
+    "autoscaled": {"provisioning": "autoscaled"},
+    "queued": {"capacity": "queued"},
+    "compute-class": {"provisioning": "compute-class"},
+    "spot": {"capacity": "spot"},
+}
+
+
+@pytest.mark.parametrize("how", COME_AND_GO.values(), ids=COME_AND_GO)
+def test_hosts_that_come_and_go_are_neither_missed_nor_paid_for_while_idle(how: dict[str, Any]) -> None:
+    shown, told = names(load({"s": {**WHOLE, **how}}, **QUEUE))
+    assert {"idle-cost", "not-whole", "pool-error"} & (shown | told) == set()
+    assert "used" in shown
+    shown, told = names(PLATFORMS["queues"])
+    assert {"idle-cost", "not-whole"} <= shown & told
+    assert "pool-error" in told
+
+
+def test_only_pools_that_stand_are_watched() -> None:
+    slices = {"fixed": WHOLE, "also": WHOLE, "spot": {**WHOLE, "capacity": "spot"}, "single": SINGLE}
+    found = alerts(load(slices, monitoring=TOLD))
+    for name in ("not-whole", "pool-error"):
+        [query] = [plan.query for plan in found if plan.alert.name == name]
+        [pattern] = re.findall(r'node_pool_name=~"([^"]+)"', query)
+        matched = [pool for pool in ("fixed-0", "also-1", "spot-0", "single", "fixed") if re.fullmatch(pattern, pool)]
+        assert matched == ["fixed-0", "also-1"]
+    not_begun = {**RESERVED, "capacity": {"model": "reservation", "name": "r", "active": False}}
+    assert "not-whole" not in names(load({"s": not_begun}, monitoring=TOLD))[1]
+
+
+@pytest.mark.parametrize("platform", PLATFORMS.values(), ids=PLATFORMS)
+def test_metrics_of_logs_name_their_resource(platform: Platform) -> None:
+    """Without it Cloud Monitoring refuses a metric that can have several types of resource."""
+    queries = [*(plan.query for plan in charts(platform)), *(plan.query for plan in alerts(platform))]
+    selectors = [found for query in queries for found in re.findall(r"googleapis_com:user_(\w+)(\{[^}]*\})?", query)]
+    wanted = {"stockouts": "gce_instance"} if platform.backend == "compute" else {"autoscaler_errors": "k8s_cluster"}
+    for key, resource in wanted.items():
+        [name] = [count.name for count in log_counts(platform) if count.key == key] or [""]
+        assert {labels for metric, labels in selectors if metric == name} == (
+            {f'{{monitored_resource="{resource}"}}'} if name else set()
+        )
+    for _, labels in selectors:
+        assert labels.startswith('{monitored_resource="')
+
+
+def test_stockouts_on_gke_are_found_under_either_resource() -> None:
+    [query] = [plan.query for plan in alerts(PLATFORMS["gke"]) if plan.alert.name == "stockouts"]
+    assert re.findall(r'monitored_resource="(\w+)"', query) == ["gke_nodepool", "global"]
+    assert "}[1h]) or increase(" in query
+
+
+def test_late_points_of_reservations_are_averaged() -> None:
+    """A selector alone looks back five minutes; points come up to 30 minutes late."""
+    for row in (*CHARTS, *ALERTS):
+        for metric in ("reservation_used", "reservation_reserved"):
+            if metric in row.query:
+                assert re.search(rf"avg_over_time\(compute_googleapis_com:{metric}\{{[^}}]*\}}\[60m\]\)", row.query)
 
 
 def test_nobody_told_is_no_alert() -> None:

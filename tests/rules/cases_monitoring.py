@@ -6,6 +6,11 @@ QUEUE = {"queues": {"q": {"namespaces": ["a"], "slices": {"s": 1}}}}
 TOLD = {"notify": ["ops@example.com"]}
 THRESHOLDS = {"thresholds": {"idle_for": "4h"}}
 
+
+def _failing(hold: str) -> dict[str, object]:
+    return {"monitoring": {"thresholds": {"autoscaler_fails_for": hold}, **TOLD}}
+
+
 ERRORS = [
     Case(
         "alerts-told",
@@ -24,6 +29,14 @@ ERRORS = [
         (V6E, {"monitoring": {**THRESHOLDS, "channels": ["projects/p/notificationChannels/1"]}}),
     ),
     Case(
+        "alerts-of-one-event",
+        (V6E, _failing("15m")),
+        "monitoring.thresholds.autoscaler_fails_for",
+        "one event counts for 15 minutes",
+        "more than 15m",
+        (V6E, _failing("16m")),
+    ),
+    Case(
         "queue-metrics",
         (V6E, {"monitoring": {"queue_metrics": "own"}}),
         "monitoring.queue_metrics",
@@ -34,6 +47,14 @@ ERRORS = [
 ]
 
 WARNINGS = [
+    Case(
+        "alerts-silenced",
+        (V6E, {"monitoring": {"silent": ["hosts-missing"], **TOLD}}),
+        "monitoring.silent[0]",
+        "no alert hosts-missing",
+        "leave it out",
+        (V6E, {"monitoring": {"silent": ["not-ready"], **TOLD}}),
+    ),
     Case(
         "no-device-metrics",
         ({**V6E, "devices": "dra"}, {"monitoring": TOLD}),
