@@ -11,12 +11,20 @@ from typing import Any
 
 from google.protobuf import json_format
 
+from plan import kueue_configuration
 from plan.admission_policy import Policy
+from plan.charts import KUEUE
+from plan.platform import Platform
 from sandbox.google.backend import ClusterRef
 from sandbox.kubernetes.api import ApiClient
 from sandbox.kubernetes.backend import KubernetesBackend
 from sandbox.kubernetes.gke import GkeCluster
+from sandbox.kubernetes.registry import ChartRegistry
+from sandbox.plugins.kubernetes.releases import PostRenderingHelm
+from sandbox.tests.kubernetes_support import kueue_release
 from tests.graph.recording import GraphMonitor, record
+
+ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
@@ -72,3 +80,12 @@ def within(seconds: float, probe: Callable[[], Any]) -> Any:
         assert time.monotonic() < deadline, f"not within {seconds} s"
         time.sleep(0.2)
     return found
+
+
+def install_kueue(cluster: GkeCluster, registry: ChartRegistry, platform: Platform) -> None:
+    """Kueue with the platform's configuration, rendered anew as the program does: it holds the pods of servers only."""
+    assert KUEUE.postrender
+    plane = cluster.plane
+    variables = registry.variables(plane.authority.pair.certificate)
+    helm = PostRenderingHelm(plane.kubeconfig_path, str(ROOT / KUEUE.postrender), variables)
+    helm.install(kueue_release(kueue_configuration.render(kueue_configuration.configuration(platform))))

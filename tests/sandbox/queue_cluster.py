@@ -19,7 +19,7 @@ from typing import Any
 from google.protobuf import json_format
 
 from catalogue.labels import NODE_POOL_LABEL
-from plan import flavors, kueue_configuration
+from plan import flavors
 from plan.platform import Platform
 from plan.slices import SlicePlan
 from rules.load import load_platform
@@ -27,10 +27,10 @@ from sandbox.kubernetes.api import ApiClient, ApiError, Object, is_true
 from sandbox.kubernetes.gke import GkeCluster
 from sandbox.kubernetes.registry import ChartRegistry
 from sandbox.kubernetes.releases import Helm, ReleaseSpec
-from sandbox.tests.kubernetes_support import JOBSET_CHART, KUEUE_API, kueue_release, node_pool
+from sandbox.tests.kubernetes_support import JOBSET_CHART, KUEUE_API, node_pool
 from sandbox_adapter import PROGRAM as ADAPTER
 from tests.graph.recording import GraphMonitor, record_main
-from tests.sandbox.admission import apply_recorded, within
+from tests.sandbox.admission import apply_recorded, install_kueue, within
 
 PATIENCE = 180.0
 OWN_SIZES = ("jobset", "kueue")  # installed here with one replica each, and the sizes of their charts
@@ -123,8 +123,7 @@ def queue_cluster(config: dict[str, str]) -> Iterator[QueueCluster]:
             for release in releases:
                 if release.name not in OWN_SIZES:
                     helm.install(release)
-            settings = kueue_configuration.configuration(platform)
-            helm.install(kueue_release(kueue_configuration.render(settings)))
+            install_kueue(cluster, registry, platform)
             within(PATIENCE, lambda: _taken(lambda: apply_recorded(client, graph, *OF_KUEUE)))
             apply_recorded(client, graph, *BESIDES)
             within(PATIENCE, lambda: _active(client, platform))

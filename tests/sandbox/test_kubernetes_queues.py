@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 
 from catalogue.labels import FLAVOR_LABEL, QUEUE_LABEL
-from plan import flavors, kueue_configuration
+from plan import flavors
 from plan.workloads.job import Job
 from plan.workloads.jobset import jobset
 from sandbox.kubernetes.api import ApiClient, ApiError, Object, is_true
 from sandbox.kubernetes.gke import GkeCluster
 from sandbox.kubernetes.registry import ChartRegistry
 from sandbox.kubernetes.releases import Helm, ReleaseSpec
-from sandbox.tests.kubernetes_support import JOBSET_CHART, KUEUE_API, kueue_release, node_pool
+from sandbox.tests.kubernetes_support import JOBSET_CHART, KUEUE_API, node_pool
 from sandbox_adapter import PROGRAM as ADAPTER
 from tests.graph.recording import record_main
 from tests.platforms import PROJECT, load, raw
-from tests.sandbox.admission import apply_recorded, within
+from tests.sandbox.admission import apply_recorded, install_kueue, within
 
 pytestmark = pytest.mark.sandbox
 
@@ -61,7 +61,7 @@ def client() -> Iterator[ApiClient]:
             helm.install(
                 ReleaseSpec("jobset", "jobset-system", JOBSET_CHART, PLATFORM.software.jobset.version, {}, wait=False)
             )
-            helm.install(kueue_release(kueue_configuration.render(kueue_configuration.configuration(PLATFORM))))
+            install_kueue(cluster, registry, PLATFORM)
             within(PATIENCE, lambda: _applied(found, graph))
             found.create(suspended(of_job("older", BOTH)))
             apply_recorded(found, graph, *POLICIES, named="unqueued-tpus")

@@ -19,7 +19,6 @@ import pytest
 import yaml
 
 from catalogue.labels import FLAVOR_LABEL, SLICE_LABEL
-from plan import kueue_configuration
 from plan.charts import LWS
 from plan.workloads.job import Job
 from plan.workloads.jobset import jobset
@@ -29,11 +28,11 @@ from sandbox.kubernetes.api import ApiClient, ApiError, Object
 from sandbox.kubernetes.gke import GkeCluster
 from sandbox.kubernetes.registry import ChartRegistry
 from sandbox.kubernetes.releases import Helm, ReleaseSpec
-from sandbox.tests.kubernetes_support import JOBSET_CHART, kueue_release, node_pool
+from sandbox.tests.kubernetes_support import JOBSET_CHART, node_pool
 from sandbox_adapter import PROGRAM as ADAPTER
 from tests.graph.recording import GraphMonitor, record_main
 from tests.platforms import PROJECT, load, raw
-from tests.sandbox.admission import apply_recorded, within
+from tests.sandbox.admission import apply_recorded, install_kueue, within
 from tests.sandbox.conftest import ROOT
 from tools.cluster_api import ClusterApi, ClusterAwayError, RefusedReadError, reading
 from tools.status.cluster import read_cluster
@@ -137,7 +136,7 @@ def _install(cluster: GkeCluster, registry: ChartRegistry, graph: GraphMonitor) 
     helm.install(ReleaseSpec("jobset", "jobset-system", JOBSET_CHART, PLATFORM.software.jobset.version, {}, wait=False))
     values, version = LWS.values(PLATFORM), LWS.version(PLATFORM.software)
     helm.install(ReleaseSpec(LWS.release, LWS.namespace, LWS.reference, version, values))
-    helm.install(kueue_release(kueue_configuration.render(kueue_configuration.configuration(PLATFORM))))
+    install_kueue(cluster, registry, PLATFORM)
 
     def applied() -> bool:
         try:
