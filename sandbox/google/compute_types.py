@@ -12,6 +12,16 @@ from sandbox.google.service import COMPUTE, compute_scope
 from sandbox.google.store import Resource
 
 TEMPLATES = "instanceTemplates"
+IDLE_ACTIONS = (
+    "abandoning",
+    "deleting",
+    "recreating",
+    "refreshing",
+    "restarting",
+    "verifying",
+    "creatingWithoutRetries",
+)
+"""What a managed instance group counts besides `none` and `creating`, which the emulator's never do."""
 
 
 @dataclass(frozen=True)

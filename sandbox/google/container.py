@@ -9,7 +9,7 @@ from typing import Any
 from sandbox.google import machines, pool_rules
 from sandbox.google.backend import ClusterRef
 from sandbox.google.compute import DERIVED
-from sandbox.google.compute_types import COLLECTIONS, full_name, self_link
+from sandbox.google.compute_types import COLLECTIONS, IDLE_ACTIONS, full_name, self_link
 from sandbox.google.errors import GoogleError, exists, invalid, not_found, precondition
 from sandbox.google.faults import OPERATION_ERRORS, STOCKOUT
 from sandbox.google.networking import has_secondary_range
@@ -842,7 +842,7 @@ def _instance_group(name: str, url: str, size: int) -> Resource:
         "instanceGroup": url.replace("/instanceGroupManagers/", "/instanceGroups/"),
         "baseInstanceName": short(name).removesuffix("-grp"),
         "targetSize": size,
-        "currentActions": {"none": size, "creating": 0},
+        "currentActions": dict.fromkeys(IDLE_ACTIONS, 0) | {"none": size, "creating": 0},
         "status": {"isStable": True},
     }
 

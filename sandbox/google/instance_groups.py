@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sandbox.google import machines
 from sandbox.google.compute import ALONG, COMPLETE, DERIVED, FOLLOWS, SHOW, change, location, resolve, stored
-from sandbox.google.compute_types import COLLECTIONS, TEMPLATES, relative, self_link
+from sandbox.google.compute_types import COLLECTIONS, IDLE_ACTIONS, TEMPLATES, relative, self_link
 from sandbox.google.errors import GoogleError, exists, invalid, not_found
 from sandbox.google.group_members import (
     GROUPS,
@@ -130,8 +130,7 @@ def _shown_group(world: World, name: str, resource: Resource) -> Resource:
         return resource
     present = len(members(world, name))
     stable = is_settled(world, name, resource)
-    idle = ("abandoning", "deleting", "recreating", "refreshing", "restarting", "verifying", "creatingWithoutRetries")
-    actions = dict.fromkeys(idle, 0) | {"none": present, "creating": max(resource["targetSize"] - present, 0)}
+    actions = dict.fromkeys(IDLE_ACTIONS, 0) | {"none": present, "creating": max(resource["targetSize"] - present, 0)}
     status = {
         "isStable": stable,
         "versionTarget": {"isReached": stable},

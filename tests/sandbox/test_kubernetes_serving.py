@@ -216,10 +216,10 @@ def within_it(stored: Any, said: Any) -> bool:
 
 def test_a_server_is_admitted_and_counted_and_answers_by_its_service(client: ApiClient, stack: Path) -> None:
     """It was a Deployment first, which no queue counted, and then a Job, which cannot be changed."""
-    assert used(client) == {}
+    within(PATIENCE, lambda: used(client) == {})
     served(client, stack, CHIPS)
     within(PATIENCE, lambda: ready(client) == ["chips-0"])
-    assert used(client) == of(CHIPS, 1)
+    within(PATIENCE, lambda: used(client) == of(CHIPS, 1))
     [workload] = client.list_all(KUEUE_API, "Workload", TEAM)
     assert workload["metadata"]["ownerReferences"][0]["kind"] == "LeaderWorkerSet"
     assert is_true(workload, "Admitted")
@@ -238,7 +238,7 @@ def test_a_server_is_admitted_and_counted_and_answers_by_its_service(client: Api
 def test_a_server_and_a_job_compete_for_slices_and_the_queue_decides(client: ApiClient, stack: Path) -> None:
     server = served(client, stack, CHIPS, "--replicas", "2")
     within(PATIENCE, lambda: ready(client) == ["chips-0", "chips-1"])
-    assert used(client) == of(CHIPS, 2)
+    within(PATIENCE, lambda: used(client) == of(CHIPS, 2))
     trained(client, CHIPS, "late")
 
     def pending() -> bool:
@@ -257,7 +257,7 @@ def test_a_server_that_is_scaled_up_past_its_queue_waits_with_what_is_more(clien
     within(PATIENCE, lambda: ready(client) == ["chips-0"])
     client.patch(server, {"spec": {"replicas": 3}}, subresource="scale")
     within(PATIENCE, lambda: len(ready(client)) == 2 and len(waiting(client)) == 1)
-    assert used(client) == of(CHIPS, 2)
+    within(PATIENCE, lambda: used(client) == of(CHIPS, 2))
 
 
 def test_a_job_of_higher_priority_takes_a_servers_slice_until_it_ends(client: ApiClient, stack: Path) -> None:
@@ -267,13 +267,13 @@ def test_a_job_of_higher_priority_takes_a_servers_slice_until_it_ends(client: Ap
     within(PATIENCE, lambda: len(ready(client)) == 1 and len(waiting(client)) == 1)
     within(PATIENCE, lambda: completed(client, "urgent"))
     within(PATIENCE, lambda: ready(client) == ["chips-0", "chips-1"])
-    assert used(client) == of(CHIPS, 2)
+    within(PATIENCE, lambda: used(client) == of(CHIPS, 2))
 
 
 def test_a_slice_of_several_hosts_is_one_group_on_one_node_pool(client: ApiClient, stack: Path) -> None:
     served(client, stack, PAIR, "--experimental-multi-host")
     within(PATIENCE, lambda: ready(client, PAIR) == ["pair-0", "pair-0-1"])
-    assert used(client) == of(PAIR, 8)
+    within(PATIENCE, lambda: used(client) == of(PAIR, 8))
     found = {each["metadata"]["name"]: each for each in pods(client, PAIR)}
     assert {each["spec"]["nodeSelector"].get("cloud.google.com/gke-nodepool") for each in found.values()} >= {"pair"}
     assert len({each["spec"]["nodeName"] for each in found.values()}) == 2
@@ -388,7 +388,10 @@ def test_gkes_gateways_take_what_the_tool_prints(client: ApiClient, tmp_path: Pa
     for options in (["internal"], ["external", "--certificate", "tls"]):
         command = ["workload", "serve", CHIPS, "--model", "m", "--gateway", *options, "--json", "-f", str(path)]
         _, _, *made = json.loads(CliRunner().invoke(app, command).stdout)
-        assert [each["kind"] for each in made] == ["Gateway", "HTTPRoute", "HealthCheckPolicy", "GCPBackendPolicy"]
+        assert [each["kind"] for each in made] == [
+            *("Gateway", "HTTPRoute", "HealthCheckPolicy", "GCPBackendPolicy"),
+            "NetworkPolicy",
+        ]
         for said in made:
             assert within_it(within(PATIENCE, lambda said=said: created(client, said)), said)
         for change in ({"listeners": []}, {"listeners": made[0]["spec"]["listeners"], "gatewayClassName": ""}):

@@ -172,7 +172,7 @@ def test_all_well_then_borrowing_then_queued(lab: Lab) -> None:
     assert (queue(report, "research").owned, queue(report, "prod").owned) == (18, 16)
 
     both = lab.submit("both", "team-a", "research", 2)
-    report = lab.until(lambda report: slices(report, "train").chips_used == 32)
+    report = lab.until(lambda report: slices(report, "train").chips_used == queue(report, "research").used == 32)
     assert report.findings == ()
     row = queue(report, "research")
     assert (row.used, row.borrowed, row.waiting) == (32, 16, 0)

@@ -364,8 +364,13 @@ def test_the_proxies_of_an_existing_network_must_be_known(stack_file: Any) -> No
     refused(serve(file, "chips", *GEMMA, "--gateway", "internal"), "needs network.proxy_only_cidr")
 
 
-def test_outside_of_teams_nothing_has_to_be_opened(reachable: Path) -> None:
-    assert "NetworkPolicy" not in by_kind(served(reachable, "chips", *GEMMA, "--gateway", "internal"))
+def test_outside_of_teams_nothing_has_to_be_opened(stack_file: Any) -> None:
+    file = stack_file(
+        {"chips": {"machine_type": "ct6e-standard-4t", "topology": "2x2"}},
+        cluster={"gateway": True},
+        network={"proxy_only_cidr": "10.0.64.0/23"},
+    )
+    assert "NetworkPolicy" not in by_kind(served(file, "chips", *GEMMA, "--gateway", "internal"))
 
 
 @pytest.mark.parametrize("provides", [["kueue"], []])
