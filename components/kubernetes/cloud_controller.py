@@ -10,6 +10,7 @@ import pulumi_kubernetes as k8s
 
 from components.kubernetes.cluster_access import ClusterAccess
 from components.kubernetes.daemon_set import account_with_rights, daemon_set
+from components.kubernetes.roles import role_named
 from plan.hosts import METADATA_GROUP
 from plan.platform import Platform
 
@@ -63,9 +64,7 @@ class CloudController(pulumi.ComponentResource):
         reader = rbac.RoleBinding(
             f"{name}-authentication-reader",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=f"{NAME}:authentication-reader", namespace=NAMESPACE),
-            role_ref=rbac.RoleRefArgs(
-                api_group="rbac.authorization.k8s.io", kind="Role", name="extension-apiserver-authentication-reader"
-            ),
+            role_ref=role_named("extension-apiserver-authentication-reader", "Role"),
             subjects=[rbac.SubjectArgs(kind="ServiceAccount", name=NAME, namespace=NAMESPACE)],
             opts=access.options(self, depends_on=[account]),
         )

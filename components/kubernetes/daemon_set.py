@@ -6,6 +6,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.kubernetes.cluster_access import ClusterAccess
+from components.kubernetes.roles import role_named
 
 
 def account_with_rights(
@@ -32,7 +33,7 @@ def account_with_rights(
     binding = rbac.ClusterRoleBinding(
         f"{name}-binding",
         metadata=metadata(name=role),
-        role_ref=rbac.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=role),
+        role_ref=role_named(role),
         subjects=[rbac.SubjectArgs(kind="ServiceAccount", name=account, namespace=namespace)],
         opts=access.options(parent, depends_on=[made, rights]),
     )

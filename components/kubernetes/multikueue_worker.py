@@ -10,12 +10,12 @@ import pulumi_kubernetes as k8s
 
 from components.known_output import unknown_if_absent
 from components.kubernetes.cluster_access import ClusterAccess
+from components.kubernetes.roles import role_named
 from plan.charts import KUEUE
 from plan.kueue_configuration import DISPATCHED
 from plan.multikueue import ACCOUNT
 from plan.platform import Platform
 
-RBAC = "rbac.authorization.k8s.io"
 # One role watches all namespaces, the other writes to namespaces of queues.
 WATCHER, WRITER = ACCOUNT, f"{ACCOUNT}-writer"
 WRITE = ("create", "delete", "get", "patch", "update")
@@ -87,7 +87,7 @@ class MultiKueueWorker(pulumi.ComponentResource):
         k8s.rbac.v1.ClusterRoleBinding(
             f"{self._name}-role-binding",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=WATCHER),
-            role_ref=k8s.rbac.v1.RoleRefArgs(api_group=RBAC, kind="ClusterRole", name=WATCHER),
+            role_ref=role_named(WATCHER),
             subjects=[_subject()],
             opts=self._access.options(self, depends_on=[account, role]),
         )
@@ -96,7 +96,7 @@ class MultiKueueWorker(pulumi.ComponentResource):
         k8s.rbac.v1.RoleBinding(
             f"{self._name}-writer-{namespace}",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=WRITER, namespace=namespace),
-            role_ref=k8s.rbac.v1.RoleRefArgs(api_group=RBAC, kind="ClusterRole", name=WRITER),
+            role_ref=role_named(WRITER),
             subjects=[_subject()],
             opts=self._access.options(self, depends_on=depends_on),
         )

@@ -6,10 +6,9 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.kubernetes.cluster_access import ClusterAccess
+from components.kubernetes.roles import RBAC, role_named
 from plan.platform import Platform
 from plan.teams import IN_CLUSTER, IN_NAMESPACE, Member, Right, all_members, members, role_name, viewer_role_name
-
-RBAC = "rbac.authorization.k8s.io"
 
 
 class TeamRights(pulumi.ComponentResource):
@@ -57,7 +56,7 @@ class TeamRights(pulumi.ComponentResource):
         k8s.rbac.v1.ClusterRoleBinding(
             f"{self._name}-viewers",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=role),
-            role_ref=_role_ref(role),
+            role_ref=role_named(role),
             subjects=_subjects(found),
             opts=self._access.options(self, depends_on=[depends_on]),
         )
@@ -66,14 +65,10 @@ class TeamRights(pulumi.ComponentResource):
         k8s.rbac.v1.RoleBinding(
             f"{self._name}-{team}",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=role, namespace=team),
-            role_ref=_role_ref(role),
+            role_ref=role_named(role),
             subjects=_subjects(found),
             opts=self._access.options(self, depends_on=depends_on),
         )
-
-
-def _role_ref(role: str) -> k8s.rbac.v1.RoleRefArgs:
-    return k8s.rbac.v1.RoleRefArgs(api_group=RBAC, kind="ClusterRole", name=role)
 
 
 def _subjects(found: Sequence[Member]) -> list[k8s.rbac.v1.SubjectArgs]:

@@ -13,6 +13,7 @@ import pulumi_kubernetes as k8s
 from components.gcp.tpu_provisioner_identity import TpuProvisionerIdentity
 from components.kubernetes.cluster_access import ClusterAccess
 from components.kubernetes.daemon_set import account_with_rights
+from components.kubernetes.roles import role_named
 from plan.hosts import on_system_pool
 from plan.platform import Platform
 from plan.tpu_provisioner import CONFIG_MAP, NAME, NAMESPACE, environment
@@ -88,7 +89,7 @@ class TpuProvisioner(pulumi.ComponentResource):
         return rbac.RoleBinding(
             f"{name}-lease-binding",
             metadata=metadata(name=f"{NAME}-leases", namespace=NAMESPACE),
-            role_ref=rbac.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind="Role", name=f"{NAME}-leases"),
+            role_ref=role_named(f"{NAME}-leases", "Role"),
             subjects=[rbac.SubjectArgs(kind="ServiceAccount", name=NAME, namespace=NAMESPACE)],
             opts=self._access.options(self, depends_on=[role]),
         )
