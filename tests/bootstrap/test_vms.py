@@ -173,14 +173,14 @@ def test_a_failed_download_heals(site: Site, node: VirtualMachine) -> None:
 
 
 def test_pods_have_the_nodes_range_and_no_way_to_its_identity(site: Site, node: VirtualMachine) -> None:
-    """On a node that a cloud controller has initialised, which is done by hand here."""
+    """On a node that a cloud controller has initialised, which is done by hand here. A node whose address is new makes
+    kube-proxy start again: the service answers after a moment."""
     status = {"status": {"addresses": [{"type": "InternalIP", "address": WORKER.address}]}}
     site.kubectl("patch", "node", node.name, "--subresource=status", f"--patch={json.dumps(status)}")
     site.kubectl("taint", "node", node.name, "node.cloudprovider.kubernetes.io/uninitialized-", "--overwrite")
     service = '"$KUBERNETES_SERVICE_HOST" "$KUBERNETES_SERVICE_PORT"'
-    address, reached = run_pod(
-        site, node, "inside", f"hostname -i; nc -w 5 {service} </dev/null && echo api-server"
-    ).split()
+    connect = f"until nc -w 5 {service} </dev/null 2>/dev/null; do sleep 1; done"
+    address, reached = run_pod(site, node, "inside", f"hostname -i; {connect}; echo api-server").split()
     assert address.startswith("10.16.9.")
     assert reached == "api-server"
     asking = f"wget -q -T 5 -O - --header 'Metadata-Flavor: Google' http://{METADATA}computeMetadata/v1/instance/?recursive=true"
