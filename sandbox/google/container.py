@@ -843,7 +843,6 @@ def _instance_group(name: str, url: str, size: int) -> Resource:
         "baseInstanceName": short(name).removesuffix("-grp"),
         "targetSize": size,
         "currentActions": dict.fromkeys(IDLE_ACTIONS, 0) | {"none": size, "creating": 0},
-        "status": {"isStable": True},
     }
 
 

@@ -124,10 +124,8 @@ def gang_mode(size: int, hosts: int) -> GoogleError:
 def _shown_group(world: World, name: str, resource: Resource) -> Resource:
     """Actions and status: a group is stable when it has all its instances and nothing is under way.
 
-    A node pool's group says so itself: its instances are Nodes only.
+    A node pool's group counts its instances itself: they are Nodes only.
     """
-    if "status" in resource:
-        return resource
     present = len(members(world, name))
     stable = is_settled(world, name, resource)
     actions = dict.fromkeys(IDLE_ACTIONS, 0) | {"none": present, "creating": max(resource["targetSize"] - present, 0)}
@@ -139,7 +137,7 @@ def _shown_group(world: World, name: str, resource: Resource) -> Resource:
     }
     if is_bulk(resource):
         status["bulkInstanceOperation"] = {"inProgress": not stable and present < resource["targetSize"]}
-    return {**resource, "currentActions": actions, "status": status}
+    return {"currentActions": actions, **resource, "status": status}
 
 
 for _name in GROUPS:
