@@ -45,6 +45,7 @@ IN_NAMESPACE = (
     Right("events.k8s.io", ("events",), READ),
     Right("kueue.x-k8s.io", ("workloads", "workloads/status", "localqueues", "localqueues/status"), READ),
     Right("visibility.kueue.x-k8s.io", ("localqueues", "localqueues/pendingworkloads"), READ),
+    Right("autoscaling.x-k8s.io", ("provisioningrequests",), READ),
     Right("resource.k8s.io", ("resourceclaims",), READ),
     Right("resource.k8s.io", ("resourceclaimtemplates",), CHANGE),
     Right("networking.k8s.io", ("networkpolicies", "ingresses"), CHANGE),

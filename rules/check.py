@@ -12,6 +12,7 @@ from platform_config.slice import Slice
 from rules import (
     capacity,
     clusters,
+    controllers,
     hosts,
     monitoring,
     multikueue,
@@ -29,6 +30,7 @@ from rules.registry import PLATFORM, QUEUES, SHAPE, SIZE, SLICE, Finding, Scope,
 RULES = (
     capacity,
     clusters,
+    controllers,
     hosts,
     monitoring,
     multikueue,

@@ -22,6 +22,7 @@ PORTS = range(10_000, 65_536)
 # How much a Go program's heap grows, in percent, before garbage is collected. With Go's own 100 a young API server, to
 # which charts bring their definitions, spends a quarter to a half of its processor time on that.
 COLLECTION = "200"
+_claims: list[socket.socket] = []
 GIVEN_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")  # first and last port the kernel gives to connections
 
 # Run by a bare interpreter that then turns into the program. The kernel sends SIGKILL when the starting thread ends.
@@ -43,12 +44,26 @@ class ProcessError(Exception):
 def free_ports(count: int) -> list[int]:
     """`count` distinct TCP ports that nobody on 127.0.0.1 uses at this moment, in random order.
 
-    None is one that the kernel gives to connections, where there are others: any client could take that between now
-    and the moment when the program that gets it listens.
+    Until the programs that get them listen, nobody else takes them: no call of this function in any process, while
+    this process runs, and no client, because none is one that the kernel gives to connections, where there are others.
     """
     first, last = map(int, GIVEN_PORTS.read_text().split())
     candidates = [port for port in PORTS if not first <= port <= last] or list(PORTS)
-    return list(itertools.islice(filter(port_is_free, random.sample(candidates, len(candidates))), count))
+    shuffled = random.sample(candidates, len(candidates))
+    return list(itertools.islice((port for port in shuffled if port_is_free(port) and _claim(port)), count))
+
+
+def _claim(port: int) -> bool:
+    """Whether the port is this process's from now on. The claim is a name of the kernel's, which ends with the process
+    and leaves no file."""
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        claim.bind(f"\0tpu-platform-port-{port}")
+    except OSError:
+        claim.close()
+        return False
+    _claims.append(claim)
+    return True
 
 
 def port_is_free(port: int) -> bool:

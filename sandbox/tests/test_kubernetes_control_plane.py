@@ -177,6 +177,17 @@ def test_no_client_can_take_a_port_before_its_program_listens() -> None:
     assert not [port for port in free_ports(20) if first <= port <= last]
 
 
+def test_a_port_is_given_once_also_by_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A past bug: two sandboxes that started at a time got one port, and the API server of one ended."""
+    (port,) = free_ports(1)
+    again = (
+        f"from sandbox.kubernetes import supervisor as s; s.PORTS = range({port}, {port + 1}); print(s.free_ports(1))"
+    )
+    assert subprocess.run([sys.executable, "-c", again], capture_output=True, text=True, check=True).stdout == "[]\n"
+    monkeypatch.setattr("sandbox.kubernetes.supervisor.PORTS", range(port, port + 1))
+    assert free_ports(1) == []
+
+
 def test_certificates_are_kept(run_dir: Path) -> None:
     made = CertificateAuthority(run_dir / "pki").issue("server", ["127.0.0.1", "localhost"]).certificate_base64()
     assert CertificateAuthority(run_dir / "pki").issue("server", ["127.0.0.1"]).certificate_base64() == made

@@ -36,6 +36,14 @@ CUBES = IRON | {"topology": "4x4x4"}
 
 ERRORS = [
     Case(
+        "controllers-fit",
+        (MANY | {"count": 8}, {"queues": {"q": {"namespaces": ["a"], "slices": {"s": 8}}}}),
+        "cluster.system_pool.machine_type",
+        "522 nodes at most: Kueue asks for 16,704 MiB, and e2-standard-4 has 12,853 MiB",
+        "write e2-standard-8",
+        (MANY | {"count": 4}, {"queues": {"q": {"namespaces": ["a"], "slices": {"s": 4}}}}),
+    ),
+    Case(
         "cluster-size",
         (MANY | {"count": 10**9}, {}),
         "slices.s.count",

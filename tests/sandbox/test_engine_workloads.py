@@ -8,6 +8,7 @@ from tests.sandbox.workloads import eventually, jobs_of
 
 # Long enough to look at a running job on a busy machine.
 FIRST_SECONDS, SECOND_SECONDS = 8, 1
+LEFT_SECONDS = 3600
 
 
 def test_the_blueprint_runs_multislice_jobs_on_slices_that_queued_provisioning_brings(project: Project) -> None:
@@ -30,7 +31,10 @@ def test_the_blueprint_runs_multislice_jobs_on_slices_that_queued_provisioning_b
 
 
 def test_the_recipe_gives_a_job_every_chip_of_every_host_and_mixes_no_slices(project: Project) -> None:
-    """Two slices of two hosts with four chips each, which pods claim through DRA; both jobs want both slices."""
+    """Two slices of two hosts with four chips each, which pods claim through DRA; both jobs want both slices.
+
+    `destroy` leaves nothing behind, although a job and a server run.
+    """
     project.copy_stack("recipe")
     project.up("recipe")
     project.assert_clean("recipe")
@@ -45,4 +49,6 @@ def test_the_recipe_gives_a_job_every_chip_of_every_host_and_mixes_no_slices(pro
             assert len({chip["device"] for chip in chips}) == 4
         eventually("the second job waits for quota", lambda: jobs.waits_for_quota(second))
         jobs.finish_in_order(first, second)
+        jobs.running(jobs.submit("left", LEFT_SECONDS))
+        jobs.serve("large", "server")
     project.destroy("recipe")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -9,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+import yaml
 
 from sandbox import workload
 from sandbox.kubernetes.api import ApiClient, Object, condition, is_true
@@ -64,6 +68,22 @@ class Jobs:
         """A job of the stack's widest slices, from the tool's manifest; its pods run for `seconds`."""
         arguments = workload_command(self.stack, self.choice, "--name", name)
         return self.client.apply(workload.manifest(arguments, self.folder, seconds))
+
+    def serve(self, slices: str, name: str) -> None:
+        """A server of several hosts on one slice, from the tool's manifest; returns once its pods run."""
+        wanted = (slices, "--queue", self.choice.queue, "--stack", self.stack, "--name", name, "--model", "tiny")
+        command = [sys.executable, "-m", "tools", "workload", "serve", *wanted, "--experimental-multi-host"]
+        printed = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=True).stdout
+        objects = [self.client.apply(each) for each in yaml.safe_load_all(printed)]
+        server = next(each for each in objects if each["kind"] == "LeaderWorkerSet")
+        hosts = server["spec"]["leaderWorkerTemplate"]["size"]
+        selector = f"leaderworkerset.sigs.k8s.io/name={name}"
+
+        def all_run() -> bool:
+            found = self.client.list_all("v1", "Pod", server["metadata"]["namespace"], labelSelector=selector)
+            return [each["status"].get("phase") for each in found] == ["Running"] * hosts
+
+        eventually(f"{hosts} running pods of {name}", all_run)
 
     def pods(self, job: Object) -> list[Object]:
         metadata = job["metadata"]
