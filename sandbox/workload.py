@@ -39,7 +39,11 @@ def manifest(python_arguments: Sequence[str], folder: Path, seconds: float) -> O
     printed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if printed.returncode:
         raise WorkloadError(f"`{shlex.join(command)}` failed:\n{printed.stderr}")
-    job: Object = yaml.safe_load(printed.stdout)
+    return running_for(yaml.safe_load(printed.stdout), seconds)
+
+
+def running_for(job: Object, seconds: float) -> Object:
+    """The JobSet, its pods told to run for `seconds`."""
     for each in job["spec"]["replicatedJobs"]:
         pod = each["template"]["spec"]["template"]
         pod.setdefault("metadata", {}).setdefault("annotations", {})[RUN_FOR] = f"{seconds:g}s"

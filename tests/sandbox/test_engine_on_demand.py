@@ -65,7 +65,7 @@ def test_gke_creates_the_slices_of_a_class_and_falls_back_where_the_first_choice
         spot = jobs.client.list_all("v1", "Node", labelSelector="cloud.google.com/gke-spot=true")
         assert (len(spot), len(pods)) == (4, 8)
         project.assert_clean("ondemand")
-        second = jobs.submit("second", SHORT_SECONDS)
+        second = jobs.run_example(SHORT_SECONDS)
         eventually("the second job waits for quota", lambda: jobs.waits_for_quota(second))
         jobs.finish_in_order(first, second)
         eventually("all slices are given back", lambda: not jobs.nodes(first))
@@ -114,6 +114,8 @@ def test_tpu_provisioner_creates_a_pool_for_each_job_and_deletes_it_after(projec
             for _ in workload.watch(jobs.client, job, 180, until_no_hosts=True):
                 pass
         assert restarts(jobs, second) == 0, "the pool of the second went with the first"
+        for _ in workload.watch(jobs.client, jobs.run_example(SHORT_SECONDS), 180, until_no_hosts=True):
+            pass
     assert created_pools(project, "provisioner") == (0, [])
     project.assert_clean("provisioner")
     project.destroy("provisioner", "--run-program")

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.sandbox
 
 PATIENCE = 120.0
 STACKS = [stack for stack in examples.STACKS if examples.has_own_pools(load_stack_file(ROOT / f"Pulumi.{stack}.yaml"))]
-"""Not those with slices on demand: their manifests have been tried by no test here."""
+"""Not those with slices on demand: `test_engine_on_demand.py` has theirs."""
 RUN_SECONDS, LONG_SECONDS = 2.0, 8.0
 """How long pods run; the longer time is for jobs of which one must be seen to wait for the other."""
 

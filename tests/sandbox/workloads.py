@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from sandbox import workload
 from sandbox.kubernetes.api import ApiClient, Object, condition, is_true
 from sandbox.kubernetes.nodes import POOL_LABEL
 from sandbox_adapter import Choice, choose, workload_command
+from tests.graph.recording import ROOT
 from tests.sandbox.conftest import Project
 
 T = TypeVar("T")
@@ -68,6 +70,22 @@ class Jobs:
         """A job of the stack's widest slices, from the tool's manifest; its pods run for `seconds`."""
         arguments = workload_command(self.stack, self.choice, "--name", name)
         return self.client.apply(workload.manifest(arguments, self.folder, seconds))
+
+    def run_example(self, seconds: float) -> Object:
+        """The JobSet of the stack's `examples/STACK/train.yaml`, submitted; its pods run for `seconds`.
+
+        Before that the API server takes every example of the stack, without storing it.
+        """
+        examples = {path.stem: list(yaml.safe_load_all(path.read_text())) for path in self._example_files()}
+        for each in itertools.chain.from_iterable(examples.values()):
+            self.client.create(each, dry_run=True)
+        (job,) = examples["train"]
+        return self.client.create(workload.running_for(job, seconds))
+
+    def _example_files(self) -> list[Path]:
+        found = sorted((ROOT / "examples" / self.stack).glob("*.yaml"))
+        assert found, f"no examples of {self.stack}"
+        return found
 
     def serve(self, slices: str, name: str) -> None:
         """A server of several hosts on one slice, from the tool's manifest; returns once its pods run."""
