@@ -1,4 +1,8 @@
-"""Keys of labels, taints and resources of nodes, pods and namespaces. Each is defined only here."""
+"""Keys of labels, taints and resources of nodes, pods and namespaces, and of machines. Each is defined only here."""
+
+# Google Cloud's, of machines and buckets
+PLATFORM_LABEL = "tpu-platform"
+"""Names the platform."""
 
 # GKE's, of nodes
 ACCELERATOR_LABEL = "cloud.google.com/gke-tpu-accelerator"

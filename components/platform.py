@@ -65,15 +65,25 @@ def build(platform: Platform) -> dict[str, Any]:
         from components.teams import install_teams
 
         exported |= install_teams(platform, services, built, namespaces)
-    if monitoring.watched(platform):
-        from components.gcp.monitoring import Monitoring
-
-        Monitoring("monitoring", platform=platform, after=services.enabled)
+    install_monitoring(platform, services)
     if platform.is_worker:
         worker = MultiKueueWorker("multikueue", platform=platform, access=access, namespaces=namespaces, after=kueue)
         exported[multikueue.STACK_OUTPUT] = worker.kubeconfig
     Protection("protection", platform=platform, everything=everything)
     return exported
+
+
+def install_monitoring(platform: Platform, services: Services) -> None:
+    """What is shown and told about the platform, and its budget."""
+    addresses: Sequence[pulumi.Input[str]] = ()
+    if monitoring.watched(platform):
+        from components.gcp.monitoring import Monitoring
+
+        addresses = Monitoring("monitoring", platform=platform, after=services.enabled).addresses
+    if platform.monitoring.budget:
+        from components.gcp.budget import Budget
+
+        Budget("budget", platform=platform, addresses=addresses, enabled=services.enabled)
 
 
 def install_namespaces(platform: Platform, access: ClusterAccess) -> Mapping[str, Sequence[pulumi.Resource]]:

@@ -17,6 +17,8 @@ EVERYWHERE = ("cloudresourcemanager", "compute", "iam", "logging", "monitoring")
 def google_apis(platform: Platform) -> tuple[str, ...]:
     """Full names of the APIs that must be enabled in the project, sorted."""
     names = {*EVERYWHERE, *_of_cluster(platform), *_of_keys(platform), *_of_teams(platform)}
+    if platform.monitoring.budget:
+        names.add("billingbudgets")
     return tuple(sorted(f"{name}.googleapis.com" for name in names))
 
 

@@ -11,6 +11,7 @@ from catalogue.labels import (
     DRA_LABEL,
     DRANET_LABEL,
     FLAVOR_LABEL,
+    PLATFORM_LABEL,
     QUEUED_LABEL,
     SLICE_LABEL,
     TAINT_EFFECTS,
@@ -327,7 +328,7 @@ def _plan(platform: PlatformConfig, group: str, spec: Slice, shape: Shape, capac
 
 def machine_labels(platform: PlatformConfig) -> dict[str, str]:
     """Google Cloud labels of a platform's machines: the platform's labels and its name."""
-    return {**platform.labels, "tpu-platform": platform.name}
+    return {**platform.labels, PLATFORM_LABEL: platform.name}
 
 
 def _flavor(shape: Shape, capacity: str, devices: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from catalogue import versions
+from catalogue.labels import PLATFORM_LABEL
 from plan.platform import Platform
 from platform_config.cluster import GkeCluster
 from platform_config.teams import Store
@@ -180,7 +181,7 @@ def bucket_name(platform: Platform, team: str, store: str) -> str:
 
 def owner_labels(platform: Platform, store: StorePlan) -> dict[str, str]:
     """Google Cloud labels that say whose a bucket is that is made, when somebody finds it later."""
-    return {"tpu-platform": platform.name, "tpu-team": store.team, "tpu-store": store.name}
+    return {PLATFORM_LABEL: platform.name, "tpu-team": store.team, "tpu-store": store.name}
 
 
 def bucket_labels(platform: Platform, store: StorePlan) -> dict[str, str]:

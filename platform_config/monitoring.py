@@ -1,5 +1,6 @@
-"""Monitoring in the stack file: the dashboard, whom alerts tell, and from when on they do."""
+"""Monitoring in the stack file: the dashboard, whom alerts tell, from when on they do, and the budget."""
 
+from itertools import pairwise
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -88,6 +89,43 @@ class Thresholds(Model):
     """Restarts of one JobSet within an hour."""
 
 
+_ACCOUNT_CHECK, _ACCOUNT_SCHEMA = text(
+    "[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}",
+    "the id of a billing account",
+    "for example 01ABCD-23EF45-678901; `gcloud billing accounts list` has it",
+)
+_CURRENCY_CHECK, _CURRENCY_SCHEMA = text("[A-Z]{3}", "a currency", "three capital letters, for example USD or EUR")
+_Share = Annotated[float, Field(strict=True, gt=0, le=100)]
+
+
+def _rising(shares: tuple[float, ...]) -> tuple[float, ...]:
+    if any(later <= earlier for earlier, later in pairwise(shares)):
+        raise refusal("these shares do not rise", "each larger than the one before, for example [0.5, 0.9, 1.0]")
+    return shares
+
+
+Shares = Annotated[tuple[_Share, ...], AfterValidator(_rising)]
+"""Shares of an amount, in rising order: 0.5 is half of it."""
+
+
+class Budget(Model):
+    """A budget of Cloud Billing. It tells people; it stops nothing."""
+
+    billing_account: Annotated[str, _ACCOUNT_CHECK, _ACCOUNT_SCHEMA]
+    """The billing account that pays for the project."""
+    amount: Positive
+    """What a calendar month may cost, in whole units of the currency."""
+    currency: Annotated[str, _CURRENCY_CHECK, _CURRENCY_SCHEMA] = "USD"
+    """The billing account's currency."""
+    of: Literal["project", "platform"] = "project"
+    """The whole project, or only what has the label `tpu-platform`: the machines of slices, and without GKE all
+    machines. Disks, fees, networks and unused reservations do not have it."""
+    spent: Shares = (0.5, 0.9, 1.0)
+    """Shares of the amount; people are told when what was spent reaches one."""
+    forecast: Shares = ()
+    """Shares of the amount; people are told when Google expects the month to end above one."""
+
+
 class Monitoring(Model):
     """What is shown and told about the platform in Cloud Monitoring."""
 
@@ -101,6 +139,8 @@ class Monitoring(Model):
     """Alerts that you do not want."""
     thresholds: Thresholds = Thresholds()
     """From when on alerts tell somebody."""
+    budget: Budget | None = None
+    """A budget, which tells the addresses of `notify` and the billing account's administrators; none if unset."""
     count_errors: Flag = True
     """Count stockouts and errors of the autoscaler in the logs, as metrics."""
     drop_sidecar_logs: Flag = True

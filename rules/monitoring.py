@@ -1,10 +1,11 @@
-"""What monitoring can and cannot see, and what it needs."""
+"""What monitoring and the budget can and cannot see, and what they need."""
 
 from collections.abc import Iterator
 
 from catalogue.queries import ALERTS
 from plan.monitoring import sources
 from plan.platform import Platform
+from platform_config.capacity import Reservation
 from rules.registry import PLATFORM, Finding
 
 
@@ -97,4 +98,74 @@ def no_device_metrics(platform: Platform) -> Iterator[Finding]:
             "alerts about queues, hosts and slices remain; docs/monitoring.md lists them"
             if seen
             else "alerts about hosts and slices remain; with monitoring.queue_metrics also those about idle chips",
+        )
+
+
+MOST_BUDGET_ADDRESSES = 5
+
+
+@PLATFORM.rule(
+    "budget-addresses",
+    reason="A budget tells at most five addresses beside the administrators of the billing account.",
+    source="Cloud Billing Budget API v1, NotificationsRule",
+)
+def budget_addresses(platform: Platform) -> Iterator[Finding]:
+    told = len(set(platform.monitoring.notify))
+    if platform.monitoring.budget and told > MOST_BUDGET_ADDRESSES:
+        yield Finding(
+            "monitoring.notify",
+            f"a budget tells at most {MOST_BUDGET_ADDRESSES} addresses, and these are {told}",
+            "one address of a group of people, or no monitoring.budget",
+        )
+
+
+@PLATFORM.rule(
+    "budget-label",
+    reason="Only the program gives machines the label tpu-platform; GKE and TPU Provisioner make hosts without it.",
+    source="docs/monitoring.md, Budget",
+)
+def budget_label(platform: Platform) -> Iterator[Finding]:
+    unlabelled = sorted({plan.group for plan in platform.slice_plans if not plan.provisioning.declared})
+    if _counts_labelled(platform) and unlabelled:
+        yield Finding(
+            "monitoring.budget.of",
+            f"hosts of {', '.join(unlabelled)} do not have the label that this budget counts by",
+            "project, which counts all",
+        )
+
+
+@PLATFORM.rule(
+    "budget-reservations",
+    level="warning",
+    reason="Reserved machines that nobody uses are paid for, and have no label.",
+    source="Compute Engine, reservations, billing",
+)
+def budget_reservations(platform: Platform) -> Iterator[Finding]:
+    plans = [plan for plan in platform.slice_plans if isinstance(plan.alternative, Reservation)]
+    if _counts_labelled(platform) and plans:
+        yield Finding(
+            "monitoring.budget.of",
+            "the budget does not count reserved machines while nobody uses them",
+            "project, which counts all",
+        )
+
+
+def _counts_labelled(platform: Platform) -> bool:
+    budget = platform.monitoring.budget
+    return budget is not None and budget.of == "platform"
+
+
+@PLATFORM.rule(
+    "budget-below-plan",
+    level="warning",
+    reason="A budget that the planned slices exceed tells people every month.",
+    source="the plan's prices",
+)
+def budget_below_plan(platform: Platform) -> Iterator[Finding]:
+    budget, planned = platform.monitoring.budget, platform.totals["price_per_month_usd"]
+    if budget and budget.currency == "USD" and planned and planned > budget.amount:
+        yield Finding(
+            "monitoring.budget.amount",
+            f"if all slices run all month, they cost {planned:,.0f} USD",
+            "a larger amount, unless they run for a part of the month",
         )

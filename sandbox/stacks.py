@@ -34,6 +34,7 @@ ENDPOINTS = {
     "storageCustomEndpoint": "storage/v1/",
     "artifactRegistryCustomEndpoint": "ar/v1/",
     "loggingCustomEndpoint": "logging/v2/",
+    "billingCustomEndpoint": "budgets/v1/",
     "cloudBillingCustomEndpoint": "billing/v1/",
     "monitoringCustomEndpoint": "monitoring/",
 }

@@ -30,6 +30,7 @@ LATE = {
     "components.platform": {
         "components.gke.back_end",
         "components.compute.back_end",
+        "components.gcp.budget",
         "components.gcp.monitoring",
         "components.teams",
     },

@@ -316,12 +316,16 @@ def permissions(
         bool, typer.Option("--viewer", help="Of who only previews, and never enters the cluster.")
     ] = False,
     auditor: Annotated[bool, typer.Option("--auditor", help="Of who refreshes, also what is in the cluster.")] = False,
+    billing: Annotated[
+        bool, typer.Option("--billing", help="On the billing account, for a budget; by default on the project.")
+    ] = False,
     role: Annotated[bool, typer.Option("--role", help="A custom role, for `gcloud iam roles create`.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With the resource types that need each.")] = False,
 ) -> None:
     """Print the IAM permissions that whoever deploys a stack needs, from what its program registers.
 
-    Exit code 1: the configuration has errors, or a resource type's permissions are not known. 2: wrong usage.
+    Exit code 1: the configuration has errors, a resource type's permissions are not known, or --billing is given and
+    there is no budget. 2: wrong usage.
     """
     from platform_config.reading import stack_name
     from tools import permissions as text
@@ -334,8 +338,12 @@ def permissions(
     path = stack_file(stack, file)
     platform = platform_of(path, as_json)
     identity: text.Identity = "viewer" if viewer else "auditor" if auditor else "deployer"
+    if billing and not platform.monitoring.budget:
+        typer.echo("there is no monitoring.budget, so nothing is needed on the billing account", err=True)
+        raise typer.Exit(CONFIGURATION_ERROR)
+    of = text.needed_on_billing_account if billing else text.needed
     try:
-        found = text.needed(registrations(platform, stack=stack_name(path)), identity)
+        found = of(registrations(platform, stack=stack_name(path)), identity)
     except text.UnknownTypesError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(CONFIGURATION_ERROR) from None

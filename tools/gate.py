@@ -81,7 +81,11 @@ GUARDED = (
     ),
     Guarded(
         "alert",
-        ("gcp:monitoring/alertPolicy:AlertPolicy", "gcp:monitoring/notificationChannel:NotificationChannel"),
+        (
+            "gcp:billing/budget:Budget",
+            "gcp:monitoring/alertPolicy:AlertPolicy",
+            "gcp:monitoring/notificationChannel:NotificationChannel",
+        ),
         "the word to somebody that something is wrong",
     ),
     Guarded("key", ("gcp:kms/keyRing:KeyRing", "gcp:kms/cryptoKey:CryptoKey"), "what is encrypted with it"),

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from catalogue.queries import ALERTS, CHARTS, SOURCES, Alert
-from platform_config.monitoring import Thresholds
+from platform_config.fields import Model
+from platform_config.monitoring import Budget, Thresholds
 from tools.schema import field_descriptions
 
 NOTE = "<!-- Made by `python -m tools docs --write`; edit catalogue/queries.py or tools/monitoring_page.py instead. -->"
@@ -25,6 +26,7 @@ monitoring:
   channels: [projects/my-project/notificationChannels/1234567890]   # exist already: chat, pager, Pub/Sub
   queue_metrics: own                            # your collector scrapes Kueue: charts of queues, money, waits
   thresholds: {{idle_for: 4h, idle_usd_an_hour: 50.0}}
+  budget: {{billing_account: 01ABCD-23EF45-678901, amount: 20000}}    # a month; see Budget
 ```
 
 ```console
@@ -44,6 +46,7 @@ series read |
 Logging. `kubectl logs` still shows them |
 | `queue_metrics` | none | who collects the metrics of Kueue; see below |
 | `thresholds` | | see Alerts |
+| `budget` | none | see Budget |
 
 ## What is not seen
 
@@ -113,6 +116,38 @@ of `monitoring.thresholds`, or a fixed time.
 |---|---|---|
 {thresholds}
 
+## Budget
+
+```yaml
+monitoring:
+  notify: [tpu-ops@example.com]
+  budget: {{billing_account: 01ABCD-23EF45-678901, amount: 20000, spent: [0.5, 0.9, 1.0], forecast: [1.0]}}
+```
+
+```console
+$ pulumi up -s prod
+$ gcloud billing budgets list --billing-account=01ABCD-23EF45-678901 --filter 'displayName:"TPU platform"'
+```
+
+| key | default | what it is |
+|---|---|---|
+{budget}
+
+A budget tells people; it stops nothing, and costs nothing. It tells the addresses of `notify`, five at most, and the
+account's administrators. It does not tell `channels`, because Cloud Billing takes e-mail alone. Costs arrive up to a
+day late, credits are taken off, and a month begins at midnight in California.
+
+It needs rights on the billing account ([permissions.md](permissions.md#on-the-billing-account)). `python -m tools
+preflight` checks them, and that the account pays for the project. With the login of a person, not of a service account,
+Google answers 403 unless the stack says whose quota calls use. You need `serviceusage.services.use` on that project:
+
+```console
+$ pulumi config set gcp:userProjectOverride true -s prod
+$ pulumi config set gcp:billingProject my-project -s prod    # billingbudgets.googleapis.com is on there
+```
+
+The program switches on `billingbudgets.googleapis.com` in its own project.
+
 ## What each needs
 
 | word | what a platform must have |
@@ -138,7 +173,8 @@ def monitoring_page() -> str:
         note=NOTE,
         charts="\n".join(_charts()),
         alerts="\n".join(_alerts()),
-        thresholds="\n".join(_thresholds()),
+        budget="\n".join(_keys(Budget)),
+        thresholds="\n".join(_keys(Thresholds)),
         sources="\n".join(f"| {source} | {words} |" for source, words in SOURCES.items()),
     )
 
@@ -168,6 +204,8 @@ def _hold(alert: Alert) -> str:
 
 def _shown(value: object) -> str:
     """A default; a duration in the largest unit that it is a whole number of."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(str, value))}]" if value else "none"
     text = str(value)
     if not (text.endswith("s") and text[:-1].isdigit()):
         return text
@@ -176,10 +214,11 @@ def _shown(value: object) -> str:
     return f"{seconds // size}{unit}"
 
 
-def _thresholds() -> Iterator[str]:
-    descriptions = field_descriptions(Thresholds)
-    for key, field in Thresholds.model_fields.items():
-        yield f"| `{key}` | {_shown(field.default)} | {' '.join(descriptions[key].split())} |"
+def _keys(model: type[Model]) -> Iterator[str]:
+    descriptions = field_descriptions(model)
+    for key, field in model.model_fields.items():
+        default = "required" if field.is_required() else _shown(field.default)
+        yield f"| `{key}` | {default} | {' '.join(descriptions[key].split())} |"
 
 
 def _queries() -> Iterator[str]:

@@ -1,6 +1,8 @@
 """docs/permissions.md: what each resource type needs, as a page."""
 
-from tools.permission_table import CHART_KINDS, GOOGLE, VERBS, Row
+from collections.abc import Mapping
+
+from tools.permission_table import BILLING_ACCOUNT, CHART_KINDS, GOOGLE, VERBS, Row
 
 INTRODUCTION = """\
 # Permissions
@@ -31,6 +33,23 @@ Tried against the sandbox's emulator, which refuses a call that lacks its permis
 can make of a resource that stands; `where this is set` adds to creating and updating.
 """
 
+BILLING = """
+## On the billing account
+
+A budget belongs to the billing account, where a role of the project grants nothing. What it needs is a set of its own:
+a role of the organization, granted on the account.
+
+```console
+$ python -m tools permissions -s prod --billing --role > billing.yaml    # with --viewer or --auditor: reading alone
+$ gcloud iam roles create tpuBudget --organization=123456789012 --file=billing.yaml
+$ gcloud billing accounts add-iam-policy-binding 01ABCD-23EF45-678901 \\
+    --member=serviceAccount:deployer@my-project.iam.gserviceaccount.com \\
+    --role=organizations/123456789012/roles/tpuBudget
+```
+
+Without an organization grant `roles/billing.costsManager` on the account instead; it can also read costs.
+"""
+
 INSIDE = """
 ## Inside a GKE cluster
 
@@ -56,13 +75,16 @@ both on `<platform>-endpoint`, which is not confidential and which every plan re
 
 def permissions_page() -> str:
     """One row for each resource type."""
-    lines = [
+    kinds = ", ".join(f"`{kind}`" for kind in CHART_KINDS)
+    return "\n".join([INTRODUCTION, *_table(GOOGLE), BILLING, *_table(BILLING_ACCOUNT), INSIDE.format(kinds=kinds)])
+
+
+def _table(rows: Mapping[str, Row]) -> list[str]:
+    return [
         f"| resource type | {' | '.join(VERBS)} | where this is set |",
         "|---|---|---|---|---|---|",
-        *(_row(type_, row) for type_, row in GOOGLE.items()),
+        *(_row(type_, row) for type_, row in rows.items()),
     ]
-    kinds = ", ".join(f"`{kind}`" for kind in CHART_KINDS)
-    return "\n".join([INTRODUCTION, *lines, INSIDE.format(kinds=kinds)])
 
 
 def _row(type_: str, row: Row) -> str:

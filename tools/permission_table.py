@@ -1,10 +1,10 @@
 """Which IAM permissions the engine needs for a resource of each type. A new type is one row.
 
 Sources: the "Required permissions" of each method in Google's API references (Compute Engine, Kubernetes Engine,
-Resource Manager, Service Usage, IAM, Secret Manager, Cloud KMS, Cloud Storage), Kubernetes Engine's table of API
-permissions, and the calls that the gcp provider makes (recorded from the real plugin for GKE, read from its sources for
-the rest). Permissions of objects inside a cluster follow Kubernetes Engine's names for Kubernetes resources; objects of
-kinds that have no name of their own there go under `thirdPartyObjects`.
+Resource Manager, Service Usage, IAM, Secret Manager, Cloud KMS, Cloud Storage, Cloud Billing), Kubernetes Engine's
+table of API permissions, and the calls that the gcp provider makes (recorded from the real plugin for GKE, read from
+its sources for the rest). Permissions of objects inside a cluster follow Kubernetes Engine's names for Kubernetes
+resources; objects of kinds that have no name of their own there go under `thirdPartyObjects`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -216,6 +216,10 @@ GOOGLE: dict[str, Row] = {
         having={"nodeConfig.serviceAccount": _ACT_AS},
     ),
 }
+
+
+BILLING_ACCOUNT: dict[str, Row] = {"gcp:billing/budget:Budget": _row("billing.budgets")}
+"""Of resources that belong to a billing account. A role of a project cannot grant these."""
 
 
 def _inside(*kinds: str) -> Row:

@@ -1,7 +1,8 @@
 """The IAM permissions a stack's identities need, from what its program registers.
 
 Three identities: a viewer, who previews without a way into the cluster; an auditor, who also reads what is inside it;
-and a deployer, who brings the stack up and destroys it.
+and a deployer, who brings the stack up and destroys it. What an identity needs on the billing account is a set of its
+own, because no role of a project can grant it.
 """
 
 import json
@@ -11,11 +12,12 @@ from typing import Literal
 
 import yaml
 
-from tools.permission_table import GOOGLE, OTHER_CLUSTER, READ, VERBS, Row, kubernetes_row
+from tools.permission_table import BILLING_ACCOUNT, GOOGLE, OTHER_CLUSTER, READ, VERBS, Row, kubernetes_row
 from tools.registrations import Registration
 
 Identity = Literal["deployer", "auditor", "viewer"]
 CLUSTER = "gcp:container/cluster:Cluster"
+_KNOWN = GOOGLE.keys() | BILLING_ACCOUNT.keys()
 
 
 class UnknownTypesError(Exception):
@@ -30,12 +32,14 @@ class UnknownTypesError(Exception):
 class Permissions:
     """What one identity needs: permission -> the types that need it, both sorted.
 
-    `google` are those of Google's own APIs, `kubernetes` those of objects inside a GKE cluster, which IAM grants too.
+    `google` are those of Google's own APIs, `kubernetes` those of objects inside a GKE cluster, which IAM grants too;
+    `billing`: whether they are needed on the billing account, and not on the project.
     """
 
     identity: Identity
     google: Mapping[str, tuple[str, ...]]
     kubernetes: Mapping[str, tuple[str, ...]]
+    billing: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -43,13 +47,13 @@ class Permissions:
 
 
 def needed(registered: Iterable[Registration], identity: Identity) -> Permissions:
-    """The permissions for a program's registrations. Raises UnknownTypesError.
+    """The permissions on the project for a program's registrations. Raises UnknownTypesError.
 
     Inside a cluster that is not GKE's, the cluster itself decides, not IAM. Whoever only reads is granted the secrets
     that lead there one by one: on the project the right would open every secret.
     """
     registered = list(registered)
-    unknown = {each.type for each in registered if each.type.startswith("gcp:") and each.type not in GOOGLE}
+    unknown = {each.type for each in registered if each.type.startswith("gcp:") and each.type not in _KNOWN}
     if unknown:
         raise UnknownTypesError(unknown)
     in_gke = any(each.type == CLUSTER for each in registered)
@@ -57,6 +61,12 @@ def needed(registered: Iterable[Registration], identity: Identity) -> Permission
     google = [(each, rows.get(each.type)) for each in registered]
     inside = [(each, kubernetes_row(each.type)) for each in registered if in_gke and identity != "viewer"]
     return Permissions(identity, _by_permission(google, identity), _by_permission(inside, identity))
+
+
+def needed_on_billing_account(registered: Iterable[Registration], identity: Identity) -> Permissions:
+    """The permissions on the billing account for a program's registrations; none without a budget."""
+    pairs = [(each, BILLING_ACCOUNT.get(each.type)) for each in registered]
+    return Permissions(identity, _by_permission(pairs, identity), {}, billing=True)
 
 
 def _by_permission(
@@ -82,10 +92,11 @@ def as_json(permissions: Permissions) -> str:
 
 
 def as_role(permissions: Permissions, stack: str) -> str:
-    """A custom role for `gcloud iam roles create ID --project=PROJECT --file=FILE`."""
+    """A custom role for `gcloud iam roles create ID --file=FILE`: of the project, or of the organization for what is
+    needed on the billing account."""
     verb = {"deployer": "Brings up and destroys", "auditor": "Refreshes", "viewer": "Previews"}[permissions.identity]
     role = {
-        "title": f"TPU platform {stack} {permissions.identity}",
+        "title": f"TPU platform {stack} {permissions.identity}{' billing' if permissions.billing else ''}",
         "description": f"{verb} the stack {stack}; made by python -m tools permissions.",
         "stage": "GA",
         "includedPermissions": permissions.names,

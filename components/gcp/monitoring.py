@@ -26,6 +26,8 @@ class Monitoring(pulumi.ComponentResource):
     """
 
     TYPE = "tpu:gcp:Monitoring"
+    addresses: list[pulumi.Input[str]]
+    """Full names of the notification channels made here, which are e-mail addresses."""
     channels: list[pulumi.Input[str]]
     """Full names of the notification channels: those made here, then those that exist."""
 
@@ -45,8 +47,8 @@ class Monitoring(pulumi.ComponentResource):
             self._exclusion(dropped)
         if written.dashboard:
             self._dashboard()
-        addresses = dict.fromkeys(written.notify)
-        self.channels = [*(self._address(address).name for address in addresses), *dict.fromkeys(written.channels)]
+        self.addresses = [self._address(address).name for address in dict.fromkeys(written.notify)]
+        self.channels = [*self.addresses, *dict.fromkeys(written.channels)]
         for plan in alerts(platform):
             self._alert(plan, counts)
         self.register_outputs({"channels": self.channels})

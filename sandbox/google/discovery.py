@@ -51,6 +51,7 @@ MOUNTS = (
     Mount("/sm/v1/", "secretmanager.v1", "/sm/"),
     Mount("/kms/v1/", "cloudkms.v1", "/kms/"),
     Mount("/billing/v1/", "cloudbilling.v1", "/billing/"),
+    Mount("/budgets/v1/", "billingbudgets.v1", "/budgets/"),
     Mount("/ar/v1/", "artifactregistry.v1", "/ar/"),
     Mount("/monitoring/v1/", "monitoring.v1", "/monitoring/"),
     Mount("/monitoring/v3/", "monitoring.v3", "/monitoring/"),

@@ -8,6 +8,7 @@ from typing import Any
 # Imported for their handlers.
 from sandbox.google import (
     artifact_registry,
+    budgets,
     container,
     federation,
     iam,
@@ -22,6 +23,7 @@ from sandbox.google import (
     reservations,
     secrets_and_keys,
     storage,
+    time_series,
 )
 from sandbox.google.discovery import Route, checked_body, find_route, in_camel_case, unknown_query
 from sandbox.google.errors import GoogleError, violations
@@ -34,6 +36,7 @@ from sandbox.google.world import World
 
 HANDLER_MODULES = (
     artifact_registry,
+    budgets,
     container,
     federation,
     iam,
@@ -48,6 +51,7 @@ HANDLER_MODULES = (
     reservations,
     secrets_and_keys,
     storage,
+    time_series,
 )
 
 
@@ -93,7 +97,7 @@ def _handled(call: Call, fault: Fault | None) -> Any:
         check(call)
         return handler(call)
     with call.store.lock:
-        call.world.require_service(call.project, call.route.document.api)
+        _require_service(call)
         check(call)
         if fault and fault.kind == "etag":
             raise stale(str((call.body.get("policy") or call.body).get("etag", "")), "changed")
@@ -106,3 +110,15 @@ def _handled(call: Call, fault: Fault | None) -> Any:
         call.world.operations.register(result)
     call.world.operations.launch(result)
     return render(call.world.operations.get(result.name) or result)
+
+
+def _require_service(call: Call) -> None:
+    """403 unless the API is on in the project that the call is about.
+
+    A call about a billing account needs it in the caller's own project. Which that is, the emulator does not know, so
+    any project will do that has switched it on.
+    """
+    api = call.route.document.api
+    own = list(call.store.all("serviceusage.services")) if "billingAccountsId" in call.params else []
+    if not any(f"{api}.googleapis.com" in call.world.enabled_services(project) for project in own):
+        call.world.require_service(own[0] if own else call.project, api)

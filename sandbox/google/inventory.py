@@ -45,6 +45,7 @@ KINDS: dict[str, Callable[[World, str, Resource], bool]] = {
     "storage.buckets": _unless_seeded,
     "storage.objects": _of_own_bucket,
     "artifactregistry.repositories": _always,
+    "billingbudgets.budgets": _always,
     "monitoring.dashboards": _always,
     "monitoring.alertPolicies": _always,
     "monitoring.notificationChannels": _unless_seeded,

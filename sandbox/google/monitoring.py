@@ -1,4 +1,4 @@
-"""Cloud Monitoring: dashboards (v1), alert policies and notification channels (v3). Nothing is measured or sent.
+"""Cloud Monitoring: dashboards (v1), alert policies and notification channels (v3). Nothing is evaluated or sent.
 
 Rules: the API names what is made, by a number; a dashboard's name has the number of the project. A dashboard has one
 layout, whose tiles lie within its columns and do not overlap. A policy has one to six conditions, names channels that

@@ -64,6 +64,10 @@ SPECIAL = {
     "iam.projects.locations.workloadIdentityPools.providers.operations.get": "",
     "sts.token": "",
     **{
+        f"billingbudgets.billingAccounts.budgets.{verb}": f"billing.budgets.{named}"
+        for verb, named in (*((verb, verb) for verb in ("create", "delete", "get", "list")), ("patch", "update"))
+    },
+    **{
         f"logging.projects.metrics.{verb}": f"logging.logMetrics.{verb}"
         for verb in ("create", "delete", "get", "list", "update")
     },

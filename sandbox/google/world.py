@@ -25,6 +25,7 @@ from sandbox.google.store import Change, Resource, Store
 BORN_SERVICES = ("logging", "monitoring", "servicemanagement", "serviceusage", "storage", "storage-api", "bigquery")
 SERVED_SERVICES = (
     "artifactregistry",
+    "billingbudgets",
     "cloudkms",
     "cloudresourcemanager",
     "compute",

@@ -39,6 +39,7 @@ CONFIG: Json = {
     "artifactRegistryCustomEndpoint": f"{HOST}/ar/v1/",
     "loggingCustomEndpoint": f"{HOST}/logging/v2/",
     "monitoringCustomEndpoint": f"{HOST}/monitoring/",
+    "billingCustomEndpoint": f"{HOST}/budgets/v1/",
     "cloudBillingCustomEndpoint": f"{HOST}/billing/v1/",
 }
 
@@ -147,6 +148,7 @@ class FakeGoogle(httpx.MockTransport):
             ("POST", r"(/sm/v1/projects/\w+/secrets)", self._create_secret),
             ("POST", r"(/logging/v2/projects/\w+/\w+)", self._create_named),
             ("POST", r"/monitoring/(v[13])/projects/(\w+)/(\w+)", self._create_monitored),
+            ("POST", r"/budgets/v1/(billingAccounts/[^/]+)/budgets", self._create_budget),
             ("PUT", r"(/logging/.+)", self._patch),
             ("POST", r"(/container/.+/clusters)", self._create_cluster),
             ("POST", r"(/container/.+/clusters/[^/]+/nodePools)", self._create_pool),
@@ -197,6 +199,10 @@ class FakeGoogle(httpx.MockTransport):
     def _create_monitored(self, version: str, project: str, kind: str, body: Json, **_: Any) -> httpx.Response:
         name = f"projects/{project}/{kind}/{next(self._numbers)}"
         return self._store(f"/monitoring/{version}/{name}", {**body, "name": name, "etag": "1"})
+
+    def _create_budget(self, account: str, body: Json, **_: Any) -> httpx.Response:
+        name = f"{account}/budgets/{next(self._numbers)}"
+        return self._store(f"/budgets/v1/{name}", {**body, "name": name, "etag": "1"})
 
     def _create_cluster(self, path: str, body: Json, **_: Any) -> httpx.Response:
         cluster = body["cluster"]

@@ -1,9 +1,10 @@
-"""Cloud Monitoring and Cloud Logging: what is refused, and what of a request comes back."""
+"""Cloud Monitoring, Cloud Logging and Cloud Billing budgets: what is refused, and what of a request comes back."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -145,3 +146,164 @@ def test_an_exclusion_changes_by_its_mask_alone(cloud: Cloud) -> None:
     cloud.refused(409, "POST", EXCLUSIONS, sent)
     cloud.ok("DELETE", f"{EXCLUSIONS}/sidecar")
     assert "exclusions" not in cloud.ok("GET", EXCLUSIONS) or not cloud.ok("GET", EXCLUSIONS)["exclusions"]
+
+
+# --- budgets ----------------------------------------------------------------------------------------------------------
+
+BUDGETS = "/budgets/v1/billingAccounts/01ABCD-23EF45-678901/budgets"
+
+
+def budget(amount: Body | None = None, **settings: Any) -> Body:
+    return {"displayName": "b", "amount": amount or {"specifiedAmount": {"units": "100"}}, **settings}
+
+
+def test_a_budget_comes_back_with_the_projects_number_and_what_was_left_out(cloud: Cloud) -> None:
+    rules = [{"thresholdPercent": 0.5}, {"thresholdPercent": 1, "spendBasis": "FORECASTED_SPEND"}]
+    sent = budget(budgetFilter={"projects": [f"projects/{PROJECT}"]}, thresholdRules=rules)
+    made = cloud.ok("POST", BUDGETS, sent)
+    assert made["name"].startswith("billingAccounts/01ABCD-23EF45-678901/budgets/")
+    assert made["amount"] == {"specifiedAmount": {"units": "100", "currencyCode": "USD"}}
+    assert made["budgetFilter"] == {
+        "projects": [f"projects/{project_number(PROJECT)}"],
+        "calendarPeriod": "MONTH",
+        "creditTypesTreatment": "INCLUDE_ALL_CREDITS",
+    }
+    assert made["thresholdRules"][0] == {"thresholdPercent": 0.5, "spendBasis": "CURRENT_SPEND"}
+    assert made in cloud.ok("GET", BUDGETS)["budgets"]
+    assert made["name"].rsplit("/", 1)[1] in cloud.inventory()["billingbudgets.budgets"]
+
+
+def test_a_budget_changes_by_its_mask_alone(cloud: Cloud) -> None:
+    made = cloud.ok("POST", BUDGETS, budget(budgetFilter={"labels": {"team": ["a"]}}))
+    path = f"/budgets/v1/{made['name']}"
+    mask = "updateMask=amount.specifiedAmount.units,budgetFilter.labels"
+    changed = cloud.ok("PATCH", f"{path}?{mask}", budget({"specifiedAmount": {"units": "5"}}, displayName="new"))
+    assert changed["amount"]["specifiedAmount"] == {"units": "5", "currencyCode": "USD"}
+    assert changed["displayName"] == "b"
+    assert "labels" not in changed["budgetFilter"]
+    assert cloud.refused(409, "PATCH", path, budget(etag=made["etag"]))["status"] == "ABORTED"
+    cloud.ok("DELETE", path)
+    cloud.refused(404, "GET", path)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (budget({"lastPeriodAmount": {}, "specifiedAmount": {"units": "1"}}), "exactly one of"),
+        (budget({"specifiedAmount": {"units": "1", "currencyCode": "EUR"}}), "must match the currency"),
+        (budget({"specifiedAmount": {"units": "-1"}}), "not be negative"),
+        (budget(displayName="b" * 61), "at most 60 characters"),
+        (budget(budgetFilter={"labels": {"a": ["1"], "b": ["2"]}}), "a single key"),
+        (budget(budgetFilter={"labels": {"a": ["1", "2"]}}), "a single value"),
+        (budget(budgetFilter={"projects": ["proj"]}), "the form is projects/PROJECT"),
+        (budget(thresholdRules=[{"thresholdPercent": -1}]), "not be negative"),
+        (budget(notificationsRule={"monitoringNotificationChannels": ["c"] * 6}), "At most 5"),
+        (budget(notificationsRule={"monitoringNotificationChannels": ["c"]}), "not an email notification channel"),
+    ],
+)
+def test_a_budget_that_cannot_be_kept_is_refused(cloud: Cloud, wrong: Body, words: str) -> None:
+    assert words in cloud.refused(400, "POST", BUDGETS, wrong)["message"]
+
+
+def test_a_budget_tells_channels_of_email_alone(cloud: Cloud) -> None:
+    topic = {"type": "pubsub", "labels": {"topic": f"projects/{PROJECT}/topics/t"}}
+    email, other = (cloud.ok("POST", CHANNELS, sent)["name"] for sent in (CHANNEL, topic))
+    cloud.ok("POST", BUDGETS, budget(notificationsRule={"monitoringNotificationChannels": [email]}))
+    wrong = budget(notificationsRule={"monitoringNotificationChannels": [other]})
+    assert "not an email" in cloud.refused(400, "POST", BUDGETS, wrong)["message"]
+
+
+def test_no_budget_without_its_api_and_its_permission() -> None:
+    with connected(fresh_project=True) as cloud:
+        refused = cloud.refused(403, "POST", BUDGETS, budget())
+        assert "billingbudgets.googleapis.com has not been used" in refused["message"]
+        cloud.ok("POST", f"/su/v1/projects/{PROJECT}/services/billingbudgets.googleapis.com:enable")
+        cloud.control("permissions", {"granted": ["billing.budgets.get"]})
+        assert "billing.budgets.create" in cloud.refused(403, "POST", BUDGETS, budget())["message"]
+        cloud.control("permissions", {"granted": ["billing.budgets.create"]})
+        cloud.ok("POST", BUDGETS, budget())
+
+
+# --- time series ------------------------------------------------------------------------------------------------------
+
+SERIES = f"/monitoring/v3/projects/{PROJECT}/timeSeries"
+DUTY = "kubernetes.io/node/accelerator/duty_cycle"
+
+
+def points(node: str, chip: str, **values: float) -> Body:
+    """Points of a chip, each at a minute such as `m05` of the same hour."""
+    metric = {"type": DUTY, "labels": {"accelerator_id": chip}}
+    shown = [
+        {"interval": {"endTime": f"2026-01-01T00:{minute[1:]}:00Z"}, "value": {"doubleValue": value}}
+        for minute, value in values.items()
+    ]
+    return {"metric": metric, "resource": {"type": "k8s_node", "labels": {"node_name": node}}, "points": shown}
+
+
+@pytest.fixture(scope="module")
+def measured(cloud: Cloud) -> Cloud:
+    rows = [points("a", "0", m01=5, m05=0, m20=90), points("a", "1", m06=40), points("b", "0", m03=0), points("c", "0")]
+    cloud.ok("POST", SERIES, {"timeSeries": rows})
+    return cloud
+
+
+def series(cloud: Cloud, **query: str) -> dict[tuple[str, ...], list[tuple[str, float]]]:
+    """By the values of its labels: the minutes and values of each series in the first ten minutes."""
+    asked = {
+        "filter": f'metric.type = "{DUTY}"',
+        "interval.startTime": "2026-01-01T00:00:00Z",
+        "interval.endTime": "2026-01-01T00:10:00Z",
+        **{key.replace("_", ".", 1): value for key, value in query.items()},
+    }
+    found = cloud.ok("GET", f"{SERIES}?{urlencode(asked)}").get("timeSeries", [])
+    return {
+        (*each["resource"].get("labels", {}).values(), *each["metric"].get("labels", {}).values()): [
+            (point["interval"]["endTime"][14:16], point["value"]["doubleValue"]) for point in each["points"]
+        ]
+        for each in found
+    }
+
+
+def test_series_have_their_points_of_the_interval_the_newest_first(measured: Cloud) -> None:
+    assert series(measured) == {("a", "0"): [("05", 0), ("01", 5)], ("a", "1"): [("06", 40)], ("b", "0"): [("03", 0)]}
+    of_b = f'metric.type = "{DUTY}" AND resource.labels.node_name = "b"'
+    assert series(measured, filter=of_b).keys() == {("b", "0")}
+    assert series(measured, filter='metric.type = "other"') == {}
+
+
+def test_series_are_aligned_and_then_reduced(measured: Cloud) -> None:
+    aligned = {"aggregation_alignmentPeriod": "300s", "aggregation_perSeriesAligner": "ALIGN_MAX"}
+    assert series(measured, **aligned) == {
+        ("a", "0"): [("05", 5)],
+        ("a", "1"): [("10", 40)],
+        ("b", "0"): [("05", 0)],
+    }
+    whole = {**aligned, "aggregation_alignmentPeriod": "600s"}
+    by_node = {"aggregation_crossSeriesReducer": "REDUCE_MAX", "aggregation_groupByFields": "resource.labels.node_name"}
+    assert series(measured, **whole, **by_node) == {("a",): [("10", 40)], ("b",): [("10", 0)]}
+    assert series(measured, **whole, aggregation_crossSeriesReducer="REDUCE_SUM") == {(): [("10", 45)]}
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ({"filter": f'metric.type = starts_with("{DUTY}")'}, "the emulator takes equalities"),
+        ({"filter": 'resource.type = "k8s_node"'}, "one of metric.type"),
+        ({"aggregation_crossSeriesReducer": "REDUCE_MAX"}, "must be aligned before"),
+        ({"aggregation_perSeriesAligner": "ALIGN_MAX", "aggregation_alignmentPeriod": "30s"}, "at least 60s"),
+        ({"interval_endTime": "now"}, "is not a time"),
+    ],
+)
+def test_series_that_cannot_be_read_are_refused(cloud: Cloud, query: dict[str, str], words: str) -> None:
+    asked = {
+        "filter": f'metric.type = "{DUTY}"',
+        "interval.endTime": "2026-01-01T00:10:00Z",
+        **{key.replace("_", ".", 1): value for key, value in query.items()},
+    }
+    assert words in cloud.refused(400, "GET", f"{SERIES}?{urlencode(asked)}")["message"]
+
+
+def test_a_point_is_a_number_at_a_time(cloud: Cloud) -> None:
+    wrong = points("a", "0", m01=1)
+    wrong["points"][0]["value"] = {"stringValue": "x"}
+    assert "one of doubleValue, int64Value" in cloud.refused(400, "POST", SERIES, {"timeSeries": [wrong]})["message"]

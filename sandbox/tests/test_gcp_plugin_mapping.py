@@ -48,6 +48,7 @@ REST = {
     "gcp:secretmanager/secret:Secret": ("secretmanager.v1", "Secret"),
     "gcp:logging/metric:Metric": ("logging.v2", "LogMetric"),
     "gcp:logging/projectExclusion:ProjectExclusion": ("logging.v2", "LogExclusion"),
+    "gcp:billing/budget:Budget": ("billingbudgets.v1", "GoogleCloudBillingBudgetsV1Budget"),
     "gcp:monitoring/alertPolicy:AlertPolicy": ("monitoring.v3", "AlertPolicy"),
     "gcp:monitoring/notificationChannel:NotificationChannel": ("monitoring.v3", "NotificationChannel"),
 }

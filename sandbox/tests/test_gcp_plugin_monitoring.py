@@ -1,10 +1,11 @@
-"""Types of monitoring and logging: names that the API makes, and how dashboards are compared."""
+"""Types of monitoring, logging and budgets: names that the API makes, and how dashboards are compared."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+import httpx
 import pytest
 
 from sandbox.plugins.gcp.dashboards import same
@@ -12,6 +13,7 @@ from sandbox.plugins.provider import ProviderError
 from sandbox.tests.gcp_plugin_support import FakeGoogle, configured, plain_outputs, subject
 
 DASHBOARD, POLICY = "gcp:monitoring/dashboard:Dashboard", "gcp:monitoring/alertPolicy:AlertPolicy"
+BUDGET = "gcp:billing/budget:Budget"
 METRIC, EXCLUSION = "gcp:logging/metric:Metric", "gcp:logging/projectExclusion:ProjectExclusion"
 BOARD = {"displayName": "d", "gridLayout": {"widgets": [{"title": "a"}, {"title": "b"}]}}
 READ = {**BOARD, "name": "projects/1/dashboards/x", "etag": "e"}
@@ -83,3 +85,52 @@ def test_a_metric_is_put_whole_and_an_exclusion_patched() -> None:
     assert put["body"] == {"name": "m", "filter": "a", "description": "d"}
     assert patch["path"] == "/logging/v2/projects/other/exclusions/x"
     assert patch["body"] == {"description": "d"}
+
+
+def test_a_budget_is_named_by_the_api_and_changed_by_its_mask() -> None:
+    google = FakeGoogle()
+    provider = configured(google)
+    inputs = {
+        "billingAccount": "01ABCD-23EF45-678901",
+        "amount": {"specifiedAmount": {"units": "100"}},
+        "budgetFilter": {"calendarPeriod": "MONTH", "labels": {"team": "a"}},
+        "allUpdatesRule": {"monitoringNotificationChannels": ["projects/proj/notificationChannels/1"]},
+    }
+    made = provider.create(subject(BUDGET, "b"), inputs, 0, False)
+    outputs = plain_outputs(made.outputs)
+    assert made.id == "billingAccounts/01ABCD-23EF45-678901/budgets/1000"
+    assert (outputs["name"], outputs["budgetFilter"]["labels"]) == ("1000", {"team": "a"})
+    [post] = [call for call in google.calls if call["method"] == "POST"]
+    assert post["body"]["budgetFilter"]["labels"] == {"team": ["a"]}
+    assert post["body"]["notificationsRule"] == inputs["allUpdatesRule"]
+    assert provider.diff(subject(BUDGET, "b"), outputs, inputs, []).changes == []
+    changed = {**inputs, "amount": {"specifiedAmount": {"units": "200"}}}
+    provider.update(subject(BUDGET, "b"), made.id, outputs, changed, [], 0, False)
+    [sent] = [call for call in google.calls if call["method"] == "PATCH"]
+    fields = ("currencyCode", "units", "nanos")
+    assert sent["query"] == "updateMask=" + "%2C".join(f"amount.specifiedAmount.{field}" for field in fields)
+    imported = provider.read(subject(BUDGET, "b"), made.id, {}, {})
+    assert plain_outputs(imported.outputs)["billingAccount"] == "01ABCD-23EF45-678901"
+    moved = {**inputs, "billingAccount": "098765-FEDCBA-123456"}
+    assert provider.diff(subject(BUDGET, "b"), outputs, moved, []).replaces
+    provider.delete(subject(BUDGET, "b"), made.id, outputs, 0)
+    assert [call["path"] for call in google.calls if call["method"] == "DELETE"] == [f"/budgets/v1/{made.id}"]
+
+
+def test_calls_use_the_quota_of_the_project_that_is_named() -> None:
+    google, payers = FakeGoogle(), []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        payers.append(request.headers.get("x-goog-user-project"))
+        return google.handle_request(request)
+
+    inputs = {"dashboardJson": json.dumps(BOARD), "project": "proj"}
+    overrides: list[dict[str, str]] = [
+        {},
+        {"userProjectOverride": "true"},
+        {"userProjectOverride": "true", "billingProject": "payer"},
+    ]
+    for settings in overrides:
+        provider = configured(httpx.MockTransport(answer), **settings)
+        provider.create(subject(DASHBOARD, "d"), inputs, 0, False)
+    assert payers == [None, None, "proj", "proj", "payer", "payer"]

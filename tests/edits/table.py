@@ -256,6 +256,13 @@ def _monitoring() -> Iterator[Row]:
     yield both(queues, IN_PLACE)
     yield gke({"monitoring.silent": ["not-ready"]}, ADDED, told)
     yield without({"monitoring.silent": ["hosts-missing"]}, ADDED, told)
+    budget = {"monitoring.budget": {"billing_account": "01ABCD-23EF45-678901", "amount": 1_000_000}}
+    yield both(budget, ADDED, words="a budget")
+    anew = "`monitoring.budget.billing_account`, which makes the budget anew"
+    yield both({"monitoring.budget.billing_account": "098765-FEDCBA-123456"}, IN_PLACE, budget, anew)
+    changed = {"amount": 2_000_000, "currency": "EUR", "of": "platform", "spent": [1.0], "forecast": [1.0]}
+    for key, new in changed.items():
+        yield both({f"monitoring.budget.{key}": new}, IN_PLACE, budget)
     of_queues = {"idle_usd_an_hour": 20.0, "idle_for": "3h", "free_but_waiting_for": "1h", "stuck_for": "3h"}
     for key, value in {"slice_down_for": "30m", "reservation_share": 0.8, **of_queues}.items():
         yield both({f"monitoring.thresholds.{key}": value}, IN_PLACE, told | queues)

@@ -32,7 +32,13 @@ FURTHER: dict[str, dict[str, Any]] = {
         "queues": {},
     },
     "worker": {"multikueue": {"role": "worker"}},
-    "told": {"monitoring": {"notify": ["ops@example.com"], "queue_metrics": "own"}},
+    "told": {
+        "monitoring": {
+            "notify": ["ops@example.com"],
+            "queue_metrics": "own",
+            "budget": {"billing_account": "01ABCD-23EF45-678901", "amount": 20_000},
+        }
+    },
     "federated": {
         "cluster": {"kind": "self-managed"},
         "slices": {"serve": {"machine_type": "ct6e-standard-1t", "topology": "1x1"}},
@@ -253,6 +259,7 @@ def test_a_broken_property_is_found_by_exactly_its_rule(each: Break) -> None:
 # Kinds that no rule is about: whether an API is on, or who an account is, is the cloud's own to check.
 BEYOND_RULES = {
     "gcp:artifactregistry/repository:Repository",  # private unless somebody is granted it, which a rule looks at
+    "gcp:billing/budget:Budget",
     "gcp:compute/address:Address",
     "gcp:compute/instanceGroup:InstanceGroup",
     "gcp:compute/regionBackendService:RegionBackendService",

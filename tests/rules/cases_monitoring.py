@@ -11,7 +11,33 @@ def _failing(hold: str) -> dict[str, object]:
     return {"monitoring": {"thresholds": {"autoscaler_fails_for": hold}, **TOLD}}
 
 
+def _budget(**written: object) -> dict[str, object]:
+    return {"billing_account": "01ABCD-23EF45-678901", "amount": 1_000_000, **written}
+
+
+def _told_by_budget(people: int) -> dict[str, object]:
+    return {"monitoring": {"notify": [f"person{n}@example.com" for n in range(people)], "budget": _budget()}}
+
+
+LABELLED = {"monitoring": {"budget": _budget(of="platform")}}
+
 ERRORS = [
+    Case(
+        "budget-addresses",
+        (V6E, _told_by_budget(6)),
+        "monitoring.notify",
+        "at most 5 addresses, and these are 6",
+        "a group of people",
+        (V6E, _told_by_budget(5)),
+    ),
+    Case(
+        "budget-label",
+        ({**V6E, "provisioning": "compute-class"}, LABELLED),
+        "monitoring.budget.of",
+        "hosts of s do not have the label",
+        "project",
+        (V6E, LABELLED),
+    ),
     Case(
         "alerts-told",
         (V6E, {"monitoring": {"silent": ["stuck"]}}),
@@ -47,6 +73,22 @@ ERRORS = [
 ]
 
 WARNINGS = [
+    Case(
+        "budget-reservations",
+        ({**V6E, "capacity": {"model": "reservation", "name": "res"}}, LABELLED),
+        "monitoring.budget.of",
+        "does not count reserved machines",
+        "project",
+        (V6E, LABELLED),
+    ),
+    Case(
+        "budget-below-plan",
+        (V6E, {"monitoring": {"budget": _budget(amount=1)}}),
+        "monitoring.budget.amount",
+        "if all slices run all month",
+        "a larger amount",
+        (V6E, {"monitoring": {"budget": _budget()}}),
+    ),
     Case(
         "alerts-silenced",
         (V6E, {"monitoring": {"silent": ["hosts-missing"], **TOLD}}),

@@ -25,7 +25,7 @@ from sandbox.tests.gcp_plugin_support import config_at, configured
 from tests.graph.emulated import PROJECT, EmulatedCloud, lay_for_teams, recorded
 from tests.graph.recording import READ_SECRET, GraphMonitor, record_stack
 from tools.generated import ROOT
-from tools.permissions import needed
+from tools.permissions import needed, needed_on_billing_account
 from tools.registrations import registrations
 
 Json = dict[str, Any]
@@ -51,7 +51,10 @@ FULL: Json = {
     },
     "slices": {"train": {"machine_type": "tpu7x-standard-4t", "topology": "2x2x2"}},
     "teams": {"research": {"storage": {"data": {}}}},
-    "monitoring": {"notify": ["ops@example.com"]},
+    "monitoring": {
+        "notify": ["ops@example.com"],
+        "budget": {"billing_account": "01ABCD-23EF45-678901", "amount": 20_000},
+    },
 }
 
 # What the program may change of a resource that stands, by type; each edit is an update.
@@ -62,6 +65,7 @@ EDITS: dict[str, list[Json]] = {
     "gcp:iam/workloadIdentityPool:WorkloadIdentityPool": [{"displayName": "Another name"}],
     "gcp:iam/workloadIdentityPoolProvider:WorkloadIdentityPoolProvider": [{"displayName": "Another name"}],
     "gcp:artifactregistry/repository:Repository": [{"labels": {"team": "a"}}],
+    "gcp:billing/budget:Budget": [{"displayName": "Another name"}],
     "gcp:monitoring/dashboard:Dashboard": [{"dashboardJson": '{"displayName":"Another","gridLayout":{}}'}],
     "gcp:monitoring/alertPolicy:AlertPolicy": [{"displayName": "Another name"}],
     "gcp:monitoring/notificationChannel:NotificationChannel": [{"displayName": "Another name"}],
@@ -216,7 +220,10 @@ def test_the_list_is_what_a_stacks_life_asks_for(stack: str) -> None:
 
 def test_every_part_of_a_self_managed_platform() -> None:
     platform = load_platform(FULL, project=PROJECT)
-    listed = set(needed(registrations(platform, stack="full"), "deployer").google)
+    registered = registrations(platform, stack="full")
+    parts = (needed(registered, "deployer").google, needed_on_billing_account(registered, "deployer").google)
+    assert not parts[0].keys() & parts[1].keys()
+    listed = {*parts[0], *parts[1]}
     with life() as cloud:
         ring, key = KEY.split("/cryptoKeys/")
         parent, name = ring.split("/keyRings/")

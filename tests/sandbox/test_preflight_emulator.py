@@ -265,3 +265,20 @@ def test_what_teams_name(cloud: Cloud, run: Run) -> None:
         "blocks: none is not there in my-project, or has no version",
     ]
     assert of(findings, "registries") == [f"ok: {place}/base is there", f"blocks: there is no repository {place}/none"]
+
+
+def test_a_budget_is_of_the_account_that_pays(run: Run, cloud: Cloud) -> None:
+    """The emulator's projects are paid for by one account."""
+    paying, other = "000000-000000-000000", "01ABCD-23EF45-678901"
+
+    def findings(account: str) -> list[str]:
+        budget = {"billing_account": account, "amount": 1_000_000}
+        return of(run({"s": SPOT}, monitoring={"budget": budget})[1], "budget")
+
+    assert findings(paying) == [f"ok: billingAccounts/{paying} pays for {PROJECT}, and you may make budgets there"]
+    assert findings(other) == [f"blocks: billingAccounts/{paying} pays for {PROJECT}, not billingAccounts/{other}"]
+    cloud.control("permissions", {"granted": ["resourcemanager.projects.get", "billing.budgets.get"]})
+    assert findings(paying) == [
+        "blocks: you lack billing.budgets.create, billing.budgets.delete, billing.budgets.update on"
+        f" billingAccounts/{paying}"
+    ]

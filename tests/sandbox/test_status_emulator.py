@@ -19,7 +19,7 @@ from tests.graph.emulated import EmulatedCloud, recorded
 from tests.platforms import SELF_MANAGED, ZONES, load, raw
 from tests.sandbox.conftest import ROOT
 from tools.preflight import cloud as client
-from tools.status.google import gke_cluster, read_google
+from tools.status.google import LOAD_METRIC, gke_cluster, read_google
 from tools.status.judgement import judge
 from tools.status.readings import ClusterReadings, GoogleReadings, Readings
 from tools.status.report import Report
@@ -31,8 +31,6 @@ TRAIN = {"machine_type": "ct6e-standard-4t", "topology": "4x4", "count": 2}
 RESERVED = {**TRAIN, "capacity": {"model": "reservation", "name": "res"}}
 RESERVATION = {"project": PROJECT, "zone": ZONE, "name": "res", "machine_type": "ct6e-standard-4t", "count": 8}
 TPU7X = {"machine_type": "tpu7x-standard-4t", "topology": "2x2x2"}
-NOT_EMULATED = r"load of chips: Google answers (404|501): .*"
-"""The load of chips: nothing measures it in the emulator, which answers as for any method that it does not have."""
 
 
 @pytest.fixture
@@ -78,8 +76,7 @@ def test_all_well_on_gke(cloud: Cloud) -> None:
     assert pool.labels["tpu-platform/slice"] == "train"
     assert [(each.name, each.used, each.count, each.status) for each in found.reservations] == [("res", 8, 8, "READY")]
     assert found.interruptions == ()
-    [unread] = found.unread
-    assert re.fullmatch(NOT_EMULATED, f"{unread.what}: {unread.why}")
+    assert found.unread == ()
     report = judged(platform, found)
     assert report.findings == ()
     assert report.slices[0].hosts == 8
@@ -169,6 +166,29 @@ def test_interruptions_of_the_platforms_own_hosts(cloud: Cloud) -> None:
         ("host tpu-train-0-w-0002", "the machine failed"),
         ("host tpu-train-0-w-0001", "Google took the spot host back"),
     ]
+
+
+def test_the_load_of_a_host_is_that_of_its_busiest_chip(cloud: Cloud) -> None:
+    """Of the last ten minutes, of this cluster alone."""
+    platform = make(cloud, {"train": TRAIN})
+
+    def chip(node: str, number: int, cluster: str = platform.cluster_name, **ago: float) -> Json:
+        where = {"cluster_name": cluster, "location": platform.location, "node_name": node}
+        times = {f"{datetime.now(UTC) - timedelta(minutes=int(time[1:])):%FT%TZ}": ago[time] for time in ago}
+        shown = [{"interval": {"endTime": time}, "value": {"doubleValue": value}} for time, value in times.items()]
+        metric = {"type": LOAD_METRIC, "labels": {"accelerator_id": str(number)}}
+        return {"metric": metric, "resource": {"type": "k8s_node", "labels": where}, "points": shown}
+
+    rows = [
+        chip("idle", 0, m1=0, m20=90),
+        chip("idle", 1, m2=0),
+        chip("busy", 0, m1=0),
+        chip("busy", 1, m1=3, m5=80),
+        chip("gone", 0, m20=50),
+        chip("elsewhere", 0, "other", m1=50),
+    ]
+    cloud.ok("POST", f"/monitoring/v3/projects/{PROJECT}/timeSeries", {"timeSeries": rows})
+    assert read(cloud, platform).load == {"idle": 0, "busy": 80}
 
 
 def test_what_google_refuses_is_said_once_each(cloud: Cloud) -> None:

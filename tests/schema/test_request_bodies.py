@@ -257,6 +257,7 @@ CREATED_BY = {
     "gcp:artifactregistry/repositoryIamMember:RepositoryIamMember": (
         "artifactregistry.projects.locations.repositories.setIamPolicy"
     ),
+    "gcp:billing/budget:Budget": "billingbudgets.billingAccounts.budgets.create",
     "gcp:compute/address:Address": "compute.addresses.insert compute.addresses.setLabels",
     "gcp:compute/disk:Disk": "compute.disks.insert",
     "gcp:compute/firewall:Firewall": "compute.firewalls.insert",

@@ -13,7 +13,7 @@ from rules.load import load_platform, load_stack_file
 from tests.graph.recording import STACK_FILES
 from tests.platforms import EXISTING_NETWORK, PROJECT, SELF_MANAGED, raw
 from tools.__main__ import app
-from tools.permission_table import GOOGLE, KUBERNETES, OTHER_CLUSTER, VERBS, kubernetes_row
+from tools.permission_table import BILLING_ACCOUNT, GOOGLE, KUBERNETES, OTHER_CLUSTER, VERBS, kubernetes_row
 from tools.permissions import UnknownTypesError, needed
 from tools.registrations import Registration, registrations
 
@@ -41,7 +41,7 @@ def test_every_type_of_the_stacks_has_a_row(path: Path) -> None:
 
 def test_permissions_have_the_form_of_permissions() -> None:
     """Service, kind, verb; a verb without its service, or two run together, would make Google refuse the whole role."""
-    rows = [*GOOGLE.values(), *KUBERNETES.values(), *OTHER_CLUSTER.values()]
+    rows = [*GOOGLE.values(), *BILLING_ACCOUNT.values(), *KUBERNETES.values(), *OTHER_CLUSTER.values()]
     names = {name for row in rows for verb in VERBS for name in getattr(row, verb)}
     names |= {name for row in rows for _, given in row.having for name in given}
     assert len(names) > 100
@@ -126,6 +126,24 @@ def test_lines_json_and_role_say_the_same() -> None:
     assert role["includedPermissions"] == lines
     assert set(role) == {"title", "description", "stage", "includedPermissions"}
     assert len(role["title"]) <= 100
+
+
+def test_a_budget_has_a_set_of_its_own(stack_file: Any) -> None:
+    """A role of the project that names permissions of a billing account is refused by Google."""
+    path = stack_file(monitoring={"budget": {"billing_account": "01ABCD-23EF45-678901", "amount": 20_000}})
+    ours = permissions("-f", path, "--billing").output.split()
+    assert ours == [f"billing.budgets.{verb}" for verb in ("create", "delete", "get", "update")]
+    assert permissions("-f", path, "--billing", "--viewer").output.split() == ["billing.budgets.get"]
+    assert not set(ours) & set(permissions("-f", path).output.split())
+    role = yaml.safe_load(permissions("-f", path, "--billing", "--role").output)
+    assert role["includedPermissions"] == ours
+    assert role["title"].endswith(" deployer billing")
+
+
+def test_without_a_budget_nothing_is_needed_on_a_billing_account() -> None:
+    refused = permissions("-s", "dev", "--billing", "--role")
+    assert refused.exit_code == 1
+    assert "there is no monitoring.budget" in refused.output
 
 
 def test_bad_input_is_named(stack_file: Any) -> None:

@@ -12,6 +12,7 @@ from platform_config.self_managed import ExistingCluster
 from rules.platform import ranges_large_enough
 from rules.registry import SliceView
 from rules.slices import floors
+from tools.permission_table import BILLING_ACCOUNT, VERBS
 from tools.preflight import teams
 from tools.preflight.cloud import Json, RefusedError
 from tools.preflight.findings import Finding
@@ -109,6 +110,38 @@ def _test(scene: Scene, names: Sequence[str], granted: set[str], unknown: list[s
         _test(scene, names[half:], granted, unknown)
     else:
         granted.update(answer.get("permissions", ()))
+
+
+def budget(scene: Scene) -> Iterator[Finding]:
+    """The budget's billing account pays for the project, and the caller may make budgets there."""
+    written, project_id = scene.platform.monitoring.budget, scene.platform.project
+    if written is None:
+        return
+    account = f"billingAccounts/{written.billing_account}"
+    wanted = sorted({name for row in BILLING_ACCOUNT.values() for verb in VERBS for name in getattr(row, verb)})
+    try:
+        paying = scene.cloud.get("billing", "projects.getBillingInfo", name=f"projects/{project_id}")
+        answer = scene.cloud.get(
+            "billing", "billingAccounts.testIamPermissions", resource=account, body={"permissions": wanted}
+        )
+    except RefusedError as error:
+        yield Finding("not checked", f"Google does not say who pays for {project_id}: {error}")
+        return
+    missing = sorted(set(wanted) - set(answer.get("permissions", ())))
+    if paying.get("billingAccountName") != account:
+        yield Finding(
+            "blocks",
+            f"{paying.get('billingAccountName') or 'no billing account'} pays for {project_id}, not {account}",
+            "check monitoring.budget.billing_account",
+        )
+    if missing:
+        yield Finding(
+            "blocks",
+            f"you lack {', '.join(missing)} on {account}",
+            f"have a role granted there that `python -m tools permissions -s {scene.stack} --billing --role` prints",
+        )
+    elif paying.get("billingAccountName") == account:
+        yield Finding("ok", f"{account} pays for {project_id}, and you may make budgets there")
 
 
 def zone(scene: Scene) -> Iterator[Finding]:
@@ -294,6 +327,7 @@ CHECKS: dict[str, Check] = {
     "project": project,
     "services": services,
     "permissions": permissions,
+    "budget": budget,
     "zone": zone,
     "disks": disks,
     "version": version,

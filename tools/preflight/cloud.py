@@ -63,6 +63,7 @@ class Api:
 
 
 APIS = {
+    "billing": Api("cloudbilling", "v1", "cloudBillingCustomEndpoint"),
     "compute": Api("compute", "v1", "computeCustomEndpoint"),
     "container": Api("container", "v1", "containerCustomEndpoint"),
     "monitoring": Api("monitoring", "v3", "monitoringCustomEndpoint"),

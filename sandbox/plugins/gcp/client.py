@@ -80,7 +80,7 @@ class Client:
         self._locks: dict[str, threading.Lock] = {}
         self._locks_guard = threading.Lock()
         self._http = httpx.Client(
-            headers={"Authorization": f"Bearer {settings.access_token}"},
+            headers=_headers(settings),
             timeout=settings.request_timeout,
             transport=transport,
             # The endpoints are on this machine; a proxy from the environment must not see the calls.
@@ -190,6 +190,12 @@ class Client:
             self.pause(min(self.settings.poll_interval, max(deadline.left, 0.01)))
             answer = read()
         return answer
+
+
+def _headers(settings: Settings) -> dict[str, str]:
+    """Who calls, and whose quota it uses."""
+    own = {"Authorization": f"Bearer {settings.access_token}"}
+    return own | ({"X-Goog-User-Project": settings.quota_project} if settings.quota_project else {})
 
 
 def _google_error(response: httpx.Response) -> GoogleError:

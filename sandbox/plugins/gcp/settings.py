@@ -21,6 +21,7 @@ from sandbox.plugins.values import UNKNOWN
 ENDPOINTS = {
     "artifact_registry": "artifactRegistryCustomEndpoint",
     "billing": "cloudBillingCustomEndpoint",
+    "budgets": "billingCustomEndpoint",
     "compute": "computeCustomEndpoint",
     "container": "containerCustomEndpoint",
     "iam": "iamBetaCustomEndpoint",
@@ -40,11 +41,13 @@ KEYS = frozenset(
         "accessToken",
         "addPulumiAttributionLabel",
         "batching",
+        "billingProject",
         "defaultLabels",
         "pollInterval",
         "project",
         "region",
         "requestTimeout",
+        "userProjectOverride",
         "zone",
     }
 )
@@ -58,7 +61,10 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
 
 @dataclass(frozen=True)
 class Settings:
-    """Where and how to call. `endpoints` maps an API name of `ENDPOINTS` to its base URL; times are in seconds."""
+    """Where and how to call. `endpoints` maps an API name of `ENDPOINTS` to its base URL; times are in seconds.
+
+    `quota_project`: whose quota calls use, if not that of the credential's own project.
+    """
 
     project: str = ""
     region: str = ""
@@ -69,6 +75,7 @@ class Settings:
     request_timeout: float = 120.0
     default_labels: Mapping[str, str] = field(default_factory=dict)
     attribution: bool = True
+    quota_project: str = ""
 
     @property
     def added_labels(self) -> dict[str, str]:
@@ -122,7 +129,12 @@ def parse(properties: Mapping[str, Any]) -> Settings:
         request_timeout=values.get("requestTimeout", Settings.request_timeout),
         default_labels=values.get("defaultLabels", {}),
         attribution=values.get("addPulumiAttributionLabel", True),
+        quota_project=_quota_project(values),
     )
+
+
+def _quota_project(values: Mapping[str, Any]) -> str:
+    return str(values.get("billingProject") or values.get("project", "")) if values.get("userProjectOverride") else ""
 
 
 def _endpoint_failures(api: str, key: str, endpoints: Mapping[str, str], *, unknown: bool) -> list[Failure]:
@@ -141,7 +153,7 @@ def _parsed(key: str, value: Any, failures: list[Failure]) -> Any:
     try:
         if key in ("pollInterval", "requestTimeout", "batching.sendAfter"):
             return seconds(str(value))
-        if key in ("batching", "defaultLabels", "addPulumiAttributionLabel"):
+        if key in ("batching", "defaultLabels", "addPulumiAttributionLabel", "userProjectOverride"):
             return json.loads(value) if isinstance(value, str) else value
     except ValueError as error:
         failures.append(Failure(key, f"gcp:{key}: {error}"))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from sandbox.plugins.gcp.resources import (
     access,
     artifacts,
+    billing,
     compute,
     container,
     federation,
@@ -17,5 +18,5 @@ from sandbox.plugins.gcp.resources import (
 )
 from sandbox.plugins.gcp.resources.rest import Rest
 
-MODULES = (access, artifacts, compute, container, federation, instances, load_balancing, monitoring, storage)
+MODULES = (access, artifacts, billing, compute, container, federation, instances, load_balancing, monitoring, storage)
 ROWS: Mapping[str, Rest] = {row.type: row for module in MODULES for row in module.ROWS}
