@@ -254,6 +254,7 @@ def _monitoring() -> Iterator[Row]:
     yield both(told, ADDED)
     yield both({"monitoring.channels": [f"projects/{PROJECT}/notificationChannels/{CHANNEL}"]}, ADDED)
     yield both(queues, IN_PLACE)
+    yield both({"monitoring.queue_metrics": "install"}, IN_PLACE)
     yield gke({"monitoring.silent": ["not-ready"]}, ADDED, told)
     yield without({"monitoring.silent": ["hosts-missing"]}, ADDED, told)
     of_queues = {"idle_usd_an_hour": 20.0, "idle_for": "3h", "free_but_waiting_for": "1h", "stuck_for": "3h"}
