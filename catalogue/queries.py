@@ -9,6 +9,7 @@ Cloud metrics". What shapes the queries:
 
 - Both replicas of Kueue export its gauges, so `max by` comes before any sum.
 - Absent is not zero: interruptions, idle containers and log entries have no series while there are none.
+- Kueue makes a counter with its first event, so that begins at 1, and `increase` alone would not see the event: `_new`.
 - `rate` is refused for gauges, so interruptions are summed over time.
 - The values of `status` are written in capitals on some pages and not on others, so they match in either form.
 - A condition of a node has a series for each status, or for the present one alone: what is asked is whether one with
@@ -28,6 +29,7 @@ Source = Literal[
     "standing-slices",
     "device-plugin",
     "groups",
+    "standing-groups",
     "reservations",
     "stockouts",
     "autoscaler",
@@ -42,6 +44,7 @@ SOURCES: dict[Source, str] = {
     "standing-slices": "GKE, slices of several hosts that are there all the time: `provisioning: fixed`, and not spot",
     "device-plugin": "GKE, slices with `devices: device-plugin`",
     "groups": "hosts in managed instance groups, so without GKE",
+    "standing-groups": "as above, of hosts that are there all the time: neither spot nor flex-start",
     "reservations": "slices with capacity from a reservation",
     "stockouts": "`monitoring.count_errors`",
     "autoscaler": "GKE, `monitoring.count_errors`",
@@ -99,6 +102,11 @@ class Alert:
     joined: str = ""
 
 
+def _new(counter: str, window: str) -> str:
+    """Events within a window, by each series of a counter: all of a series that is younger than the window."""
+    return f"({counter} unless {counter} offset {window} or increase({counter}[{window}]))"
+
+
 _TPU = 'cluster="$cluster",resource=~"google.com/tpu.*"'
 _USED = f"max by (cluster_queue, flavor) (kueue_cluster_queue_resource_usage{{{_TPU}}})"
 _OWNED = f"max by (cluster_queue, flavor) (kueue_cluster_queue_nominal_quota{{{_TPU}}})"
@@ -106,7 +114,9 @@ _WAITING = f"sum by (cluster_queue) (max by (cluster_queue, resource) (kueue_clu
 _USED_BY_QUEUE = f"sum by (cluster_queue) ({_USED})"
 _OWNED_BY_QUEUE = f"sum by (cluster_queue) ({_OWNED})"
 _PENDING = 'sum by (cluster_queue) (max by (cluster_queue, status) (kueue_pending_workloads{cluster="$cluster"}))'
-_ADMITTED = 'sum by (cluster_queue) (increase(kueue_admitted_workloads_total{cluster="$cluster"}[$stuck_for]))'
+_ADMITTED = _new('kueue_admitted_workloads_total{cluster="$cluster"}', "$stuck_for")
+_WAITED = _new('kueue_admission_wait_time_seconds_bucket{cluster="$cluster"}', "1h")
+_EVICTED = _new('kueue_evicted_workloads_total{cluster="$cluster"}', "1h")
 _USED_OF_FLAVORS = (
     'sum(max by (cluster_queue, flavor) (kueue_cluster_queue_resource_usage{cluster="$cluster",flavor=~"$flavors"}))'
 )
@@ -221,9 +231,9 @@ CHARTS = (
         title="Wait of nine workloads in ten, by queue",
         unit="seconds",
         plot="LINE",
-        says="Time from creation to admission, of workloads admitted in the last hour. Those that wait are left out.",
-        query="histogram_quantile(0.9, sum by (le, cluster_queue) "
-        '(rate(kueue_admission_wait_time_seconds_bucket{cluster="$cluster"}[1h])))',
+        says="Time from creation, or from the last eviction, to admission, of workloads admitted in the last hour."
+        " Those that wait are left out.",
+        query=f"histogram_quantile(0.9, sum by (le, cluster_queue) {_WAITED})",
     ),
     Chart(
         name="evictions",
@@ -233,7 +243,7 @@ CHARTS = (
         unit="workloads",
         plot="STACKED_BAR",
         says="Admitted workloads that Kueue stopped: preempted, not ready in time, or their check failed.",
-        query='sum by (cluster_queue, reason) (increase(kueue_evicted_workloads_total{cluster="$cluster"}[1h]))',
+        query=f"sum by (cluster_queue, reason) {_EVICTED}",
     ),
     Chart(
         name="not-whole",
@@ -252,7 +262,7 @@ CHARTS = (
         title="Hosts missing, by group",
         unit="hosts",
         plot="STACKED_BAR",
-        says="Hosts in the plan without a machine.",
+        says="Hosts in the plan without a machine. Those on spot and flex-start may rightly be absent.",
         query="$parts",
         part=_MISSING,
         joined=" or ",
@@ -408,14 +418,15 @@ ALERTS = (
     ),
     Alert(
         name="hosts-missing",
-        source="groups",
+        source="standing-groups",
         title="Hosts missing",
         severity="CRITICAL",
         query="$parts",
         part=f"{_MISSING} > 0",
         joined=" or ",
         hold="slice_down_for",
-        says="For `slice_down_for`, a managed instance group had fewer machines than the plan.",
+        says="For `slice_down_for`, a managed instance group had fewer machines than the plan. Groups on spot and"
+        " flex-start are left out: their hosts may rightly be absent.",
         do="`gcloud compute instance-groups managed list-errors GROUP --zone ZONE` says why.",
     ),
     Alert(
@@ -514,7 +525,7 @@ ALERTS = (
         source="queues",
         title="Queue does not move",
         severity="ERROR",
-        query=f"((min_over_time(({_PENDING})[$stuck_for:5m]) > 0) unless ({_ADMITTED} > 0))"
+        query=f"((min_over_time(({_PENDING})[$stuck_for:5m]) > 0) unless (sum by (cluster_queue) {_ADMITTED} > 0))"
         f" and ({_USED_BY_QUEUE} < {_OWNED_BY_QUEUE})",
         hold="300s",
         says="Workloads waited for `stuck_for`, and none was admitted, in a queue that uses less than it owns.",

@@ -102,7 +102,8 @@ def sources(platform: Platform) -> frozenset[Source]:
         "gke": gke,
         "standing-slices": bool(_standing_pools(platform)),
         "device-plugin": gke and any(plan.devices == "device-plugin" for plan in plans),
-        "groups": not gke and bool(_missing_hosts(platform)),
+        "groups": bool(_missing_hosts(platform)),
+        "standing-groups": bool(_missing_hosts(platform, standing=True)),
         "reservations": any(
             isinstance(plan.alternative, Reservation) and plan.alternative.project in (None, platform.project)
             for plan in plans
@@ -124,6 +125,7 @@ def _query(platform: Platform, watched: Chart | Alert) -> str:
     parts: dict[Source, tuple[Mapping[str, Any], ...]] = {
         "prices": _standing(platform),
         "groups": _missing_hosts(platform),
+        "standing-groups": _missing_hosts(platform, standing=True),
         "stockouts": tuple({"resource": resource} for resource in STOCKOUT_RESOURCES[platform.backend]),
     }
     words: dict[str, Any] = {
@@ -145,8 +147,9 @@ def _query(platform: Platform, watched: Chart | Alert) -> str:
 
 
 def _stands(plan: SlicePlan) -> bool:
-    """Whether its hosts run all the time. Those on demand come with work; those on spot go when Google takes them."""
-    return not plan.provisioning.on_demand and not plan.model.spot_price
+    """Whether its hosts run all the time. Those on demand come with work; those on spot go when Google takes them;
+    those of flex-start come when there is capacity, and go after a time."""
+    return not (plan.provisioning.on_demand or plan.model.spot_price or plan.model.dws)
 
 
 def _standing_pools(platform: Platform) -> tuple[str, ...]:
@@ -178,15 +181,16 @@ def _standing(platform: Platform) -> tuple[Mapping[str, Any], ...]:
     )
 
 
-def _missing_hosts(platform: Platform) -> tuple[Mapping[str, Any], ...]:
-    """For each group of slices without GKE: the hosts of each managed instance group, and the groups' names."""
+def _missing_hosts(platform: Platform, *, standing: bool = False) -> tuple[Mapping[str, Any], ...]:
+    """For each group of slices without GKE, or of those that are there all the time: the hosts of each managed instance
+    group, and the groups' names."""
     return tuple(
         {
             "size": plan.pools[0].most_nodes,
             "groups": group_name(platform, f"{plan.name}-[0-9]+" if plan.multi_host else plan.name),
         }
         for plan in platform.slice_plans
-        if plan.backend == "compute" and plan.pools and plan.pools[0].most_nodes
+        if plan.backend == "compute" and plan.pools and plan.pools[0].most_nodes and (_stands(plan) or not standing)
     )
 
 

@@ -145,5 +145,6 @@ class Monitoring(Model):
     """Count stockouts and errors of the autoscaler in the logs, as metrics."""
     drop_sidecar_logs: Flag = True
     """Do not keep what the TPU DRA driver's log collector repeats: it is every line of libtpu, and is paid for."""
-    queue_metrics: Literal["none", "own"] = "none"
-    """Who collects the metrics of Kueue: nobody, or a collector of your own. Charts of queues need them."""
+    queue_metrics: Literal["none", "install", "own"] = "none"
+    """Who collects the metrics of Kueue: nobody, a collector that the program installs, or one of your own. Charts of
+    queues need them."""

@@ -6,6 +6,7 @@ from catalogue.queries import ALERTS
 from plan.monitoring import sources
 from plan.platform import Platform
 from platform_config.capacity import Reservation
+from platform_config.self_managed import ExistingCluster
 from rules.registry import PLATFORM, Finding
 
 
@@ -77,6 +78,20 @@ def queue_metrics(platform: Platform) -> Iterator[Finding]:
             "monitoring.queue_metrics",
             "there are no queues, so no metrics of queues",
             "leave it out, or describe queues",
+        )
+
+
+@PLATFORM.rule(
+    "queue-metrics-identity",
+    reason="The collector writes to Cloud Monitoring as its GKE account, or as the host of a self-managed cluster.",
+    source="docs/monitoring.md, section Metrics of queues",
+)
+def queue_metrics_identity(platform: Platform) -> Iterator[Finding]:
+    if platform.monitoring.queue_metrics == "install" and isinstance(platform.cluster, ExistingCluster):
+        yield Finding(
+            "monitoring.queue_metrics",
+            "the program does not know as whom pods of a cluster that somebody else runs may write metrics",
+            "own, with a collector of that cluster; docs/monitoring.md says what it needs",
         )
 
 

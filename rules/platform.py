@@ -7,6 +7,7 @@ from ipaddress import IPv4Network, collapse_addresses
 from itertools import combinations
 
 from catalogue.generations import GENERATIONS
+from plan import queue_metrics
 from plan.charts import CHARTS
 from plan.cpu_machines import default_machine
 from plan.hosts import CPU_MAX_PODS
@@ -19,7 +20,7 @@ from rules.clusters import written_pools
 from rules.registry import PLATFORM, Finding
 from rules.slices import GKE_POOL_NAME_LIMIT, cloud_labels, key_region, node_marks
 
-RESERVED_NAMESPACES = ("default", "istio-system", *(chart.namespace for chart in CHARTS))
+RESERVED_NAMESPACES = ("default", "istio-system", *(chart.namespace for chart in CHARTS), queue_metrics.NAMESPACE)
 RESERVED_PREFIXES = ("kube-", "gke-", "gmp-")
 GOOGLE_RESERVED_ADDRESSES = 4
 LARGEST_RANGE = 4

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from catalogue.queries import ALERTS, CHARTS, SOURCES, Alert
+from plan import queue_metrics
 from platform_config.fields import Model
 from platform_config.monitoring import Budget, Thresholds
 from tools.schema import field_descriptions
@@ -24,7 +25,7 @@ has alerts. Queries, thresholds and prices come from the stack file and the plan
 monitoring:
   notify: [tpu-ops@example.com]                 # alerts; without this and `channels` there are none
   channels: [projects/my-project/notificationChannels/1234567890]   # exist already: chat, pager, Pub/Sub
-  queue_metrics: own                            # your collector scrapes Kueue: charts of queues, money, waits
+  queue_metrics: install                        # a collector reads Kueue: charts of queues, money, waits
   thresholds: {{idle_for: 4h, idle_usd_an_hour: 50.0}}
   budget: {{billing_account: 01ABCD-23EF45-678901, amount: 20000}}    # a month; see Budget
 ```
@@ -65,10 +66,53 @@ them |
 
 ## Metrics of queues
 
-Kueue serves its metrics on port 8443 to whoever has a token with the right to read them. The platform does not collect
-them (`queue_metrics: none`): the collector of Managed Service for Prometheus cannot use a token of its own, and one in
-a Secret that the platform makes would be in the stack's state. With `queue_metrics: own` a collector of yours does, and
-the charts, alerts and costs of queues appear. It needs:
+Kueue and JobSet serve their metrics on port 8443, to whoever has a token with the right to read them.
+
+| `queue_metrics` | who reads them |
+|---|---|
+| `none` | nobody: charts, alerts and costs of queues are left out |
+| `install` | a Prometheus that the program installs, on GKE and in self-managed clusters |
+| `own` | a collector of yours, which needs what is below; the only way in a cluster that somebody else runs |
+
+```console
+$ kubectl -n {namespace} get pods
+NAME                                 READY   STATUS    RESTARTS   AGE
+tpu-queue-metrics-6c7d9fb5c9-x2k4q   1/1     Running   0          3m
+$ kubectl -n {namespace} logs deployment/{name}
+```
+
+The charts fill a few minutes after the first `up`. If they do not, the log says what is refused, and the alert
+`no-queue-metrics` tells.
+
+The installed collector is Google's build of Prometheus for Managed Service for Prometheus ("self-deployed data
+collection"): one pod on the system pool, which asks for {cpu} CPU and {memory} MiB. Its rights:
+
+| where | what | why |
+|---|---|---|
+| cluster | `get` of `/metrics` | the controllers ask the API server whether the caller may |
+| `kueue-system`, `jobset-system` | find pods | each replica has counters of its own |
+| project | `{role}`: on GKE for its Kubernetes account alone | to write what it has read |
+
+No token is in a Secret or in the stack's state: Kubernetes gives the pod one that ends within an hour, and renews it.
+In a self-managed cluster pods are nobody to Google Cloud. There it has the host's network, listens on 127.0.0.1 only,
+and writes as the host, which may write metrics in any case. On GKE a NetworkPolicy keeps everybody out.
+
+Each sample is paid for, so it keeps only what the queries read, every {interval}, and JobSet's two counters.
+
+| other way | why not |
+|---|---|
+| managed collection (PodMonitoring) | it takes a token from a Secret only. That token does not end, and if the \
+program made the Secret, it would be in the stack's state. Without GKE there is none |
+| OpenTelemetry Collector | it could do the same, with the same rights. But its settings are another language, \
+which no test here could run; those of Prometheus are run by the real one |
+
+A test reads the real Kueue and JobSet with these settings, this account and these rights, by the Prometheus of the
+open-source project, and compares each query with a known state of queues. Not tried on a cloud: Google's image, and
+that it writes. [monitoring-queries.md](monitoring-queries.md) has every query.
+
+### With a collector of your own
+
+It needs:
 
 - a ServiceAccount bound to the ClusterRole `kueue-metrics-reader`, which Kueue's chart brings, and its token
 - the pods in `kueue-system` with `app.kubernetes.io/name=kueue`, their port `metrics`, scheme https; the certificate is
@@ -98,8 +142,7 @@ spec:
 ```
 
 It also needs the ServiceAccount, its binding, and a Role that lets `gmp-system:collector` read that Secret. Not tried
-on a cloud. A test has a real Prometheus read every query, and evaluate those of queues on metrics in the form of
-Kueue's, of two replicas. [monitoring-queries.md](monitoring-queries.md) has every query.
+on a cloud.
 
 ## Charts
 
@@ -171,6 +214,12 @@ def monitoring_page() -> str:
     """The page: keys, what is blind, charts, alerts, thresholds."""
     return PAGE.format(
         note=NOTE,
+        name=queue_metrics.NAME,
+        namespace=queue_metrics.NAMESPACE,
+        cpu=f"{queue_metrics.SIZE.cpu:g}",
+        memory=queue_metrics.SIZE.memory_mib,
+        role=queue_metrics.ROLE,
+        interval=queue_metrics.SCRAPED_EVERY,
         charts="\n".join(_charts()),
         alerts="\n".join(_alerts()),
         budget="\n".join(_keys(Budget)),

@@ -30,7 +30,7 @@ from sandbox.toolchain.kubernetes_binaries import JOBSET_VERSION, KUEUE_VERSION,
 
 CONFIG_PATH = "/controller_manager_config.yaml"
 CERTIFICATE_PATH = "/tmp/k8s-webhook-server/serving-certs"
-WEBHOOK_PORT, VISIBILITY_PORT = 9443, 8082  # container ports of the charts
+WEBHOOK_PORT, VISIBILITY_PORT, METRICS_PORT = 9443, 8082, 8443  # container ports of the charts
 WEBHOOK_KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 ADMISSION = "admissionregistration.k8s.io/v1"
 
@@ -72,7 +72,7 @@ class ChartProgram:
         self._controller, self._plane, self._folder = controller, plane, folder
         self._client: ApiClient = plane.client
         self._refresh_seconds = refresh_seconds
-        self.health_port, self._webhook_port = free_ports(2)
+        self.health_port, self._webhook_port, self._metrics_port = free_ports(3)
         self._stale_since = 0.0  # when the mounted certificate was first seen to differ from the Secret
         self._visibility: VisibilityStub | None = None
         self._lock = threading.Lock()
@@ -89,6 +89,8 @@ class ChartProgram:
     def local_port(self, container_port: int) -> int | None:
         if container_port == WEBHOOK_PORT:
             return self._webhook_port
+        if container_port == METRICS_PORT:
+            return self._metrics_port
         return self._visibility_stub().port if container_port == VISIBILITY_PORT else None
 
     def close(self) -> None:
@@ -116,7 +118,7 @@ class ChartProgram:
             return text, arguments  # the program itself says what is wrong with it
         local = copy.deepcopy(configuration)
         local["health"] = {"healthProbeBindAddress": f"127.0.0.1:{self.health_port}"}
-        local["metrics"] = {"bindAddress": "0"}
+        local["metrics"] = {**configuration.get("metrics", {}), "bindAddress": f"127.0.0.1:{self._metrics_port}"}
         local["leaderElection"] = {"leaderElect": False}
         local["webhook"] = {"host": "127.0.0.1", "port": self._webhook_port, "certDir": str(self._folder)}
         self._controller.adapt(local, arguments)

@@ -254,6 +254,7 @@ def _monitoring() -> Iterator[Row]:
     yield both(told, ADDED)
     yield both({"monitoring.channels": [f"projects/{PROJECT}/notificationChannels/{CHANNEL}"]}, ADDED)
     yield both(queues, IN_PLACE)
+    yield both({"monitoring.queue_metrics": "install"}, IN_PLACE)
     yield gke({"monitoring.silent": ["not-ready"]}, ADDED, told)
     yield without({"monitoring.silent": ["hosts-missing"]}, ADDED, told)
     budget = {"monitoring.budget": {"billing_account": "01ABCD-23EF45-678901", "amount": 1_000_000}}

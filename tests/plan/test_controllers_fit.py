@@ -6,6 +6,7 @@ from itertools import product
 
 import pytest
 
+from plan import queue_metrics
 from plan.charts import JOBSET, KUEUE, LWS, Chart
 from plan.controller_sizes import Size, jobset_size, kueue_size, lws_size
 from tests.platforms import SELF_MANAGED, load
@@ -46,7 +47,7 @@ def test_an_upgrade_finds_room(cluster: dict[str, object], chart: Chart, size: o
     assert (platform.system_pool.machine_type, platform.system_pool.min_nodes) == ("e2-standard-4", 2)
     nodes = platform.most_nodes
     kueue = kueue_size(nodes)
-    standing = [kueue, kueue, jobset_size(nodes), lws_size()]
+    standing = [kueue, kueue, jobset_size(nodes), lws_size(), queue_metrics.SIZE]
     assert placements(standing, platform.system_pool.min_nodes)
     new = [size(nodes)] * surge(chart, cluster)  # type: ignore[operator]
     for hosts in placements(standing, platform.system_pool.min_nodes):

@@ -60,7 +60,7 @@ def test_one_event_does_not_hold_an_alert(alert: Alert) -> None:
         assert seconds(hold(alert)) > seconds(alert.window)
     elif "increase(" in alert.query + alert.part and alert.name not in ONE_IS_ENOUGH:
         # What counts against the alert, over the time that it is about.
-        assert " unless (sum by (cluster_queue) (increase(" in alert.query
+        assert re.search(r" unless \(sum by \(cluster_queue\) \(.* or increase\(", alert.query)
         assert "[$stuck_for]" in alert.query
 
 
@@ -98,6 +98,18 @@ def test_missing_hosts_are_counted_by_the_groups_of_the_plan() -> None:
     assert "(4 - max by (instance_group_name) (compute_googleapis_com:instance_group_size{" in query
     assert 'instance_group_name=~"tpu-s-[0-9]+"' in query
     assert 'instance_group_name=~"tpu-t"' in query
+
+
+@pytest.mark.parametrize("capacity", ["spot", "flex-start"])
+def test_hosts_that_may_be_absent_are_shown_as_missing_but_alert_nobody(capacity: str) -> None:
+    slices = {"s": {**WHOLE, "capacity": capacity}, "t": SINGLE}
+    platform = load(slices, cluster={"kind": "self-managed"}, monitoring=TOLD)
+    [shown] = [plan.query for plan in charts(platform) if plan.chart.name == "hosts-missing"]
+    [told] = [plan.query for plan in alerts(platform) if plan.alert.name == "hosts-missing"]
+    assert ("tpu-s-[0-9]+" in shown, "tpu-s-[0-9]+" in told) == (True, False)
+    assert '"tpu-t"' in told
+    alone = load({"s": slices["s"]}, cluster={"kind": "self-managed"}, monitoring=TOLD)
+    assert "hosts-missing" in names(alone)[0] - names(alone)[1]
 
 
 def test_idle_chips_cost_what_the_plan_says() -> None:

@@ -1,9 +1,11 @@
 """Cases of rules about monitoring."""
 
+from tests.platforms import EXISTING, EXISTING_NETWORK
 from tests.rules.cases import V6E, Case
 
 QUEUE = {"queues": {"q": {"namespaces": ["a"], "slices": {"s": 1}}}}
 TOLD = {"notify": ["ops@example.com"]}
+JOINED = {"cluster": EXISTING, "network": EXISTING_NETWORK}
 THRESHOLDS = {"thresholds": {"idle_for": "4h"}}
 
 
@@ -69,6 +71,14 @@ ERRORS = [
         "there are no queues",
         "leave it out",
         (V6E, {"monitoring": {"queue_metrics": "own"}, **QUEUE}),
+    ),
+    Case(
+        "queue-metrics-identity",
+        (V6E, {"monitoring": {"queue_metrics": "install"}, **QUEUE, **JOINED}),
+        "monitoring.queue_metrics",
+        "the program does not know as whom",
+        "own, with a collector of that cluster",
+        (V6E, {"monitoring": {"queue_metrics": "own"}, **QUEUE, **JOINED}),
     ),
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +38,10 @@ class Prometheus:
             for series in answer
         }
 
+    def names(self) -> set[str]:
+        """Names of all metrics that it has."""
+        return set(self._get("label/__name__/values"))
+
     def check(self, query: str) -> None:
         """Raises ValueError with Prometheus' own words where the query does not parse."""
         self._get("format_query", query=query)
@@ -51,30 +55,28 @@ class Prometheus:
 
 
 @contextmanager
-def prometheus(*targets: str, token: str = "", **labels: str) -> Iterator[Prometheus]:
-    """Prometheus, scraping targets (host:port); with a bearer token by https, whoever signed the certificate. Its
-    series get these labels as well."""
+def prometheus(*targets: str, **labels: str) -> Iterator[Prometheus]:
+    """Prometheus, scraping targets (host:port). Its series get these labels as well."""
+    static = {"targets": list(targets), "labels": labels}
+    job = {"job_name": "kueue", "static_configs": [static]}
+    with configured({"global": {"scrape_interval": SCRAPED_EVERY}, "scrape_configs": [job]}) as found:
+        yield found
+
+
+@contextmanager
+def configured(settings: Mapping[str, Any], *flags: str) -> Iterator[Prometheus]:
+    """Prometheus with these settings and further flags."""
     program = toolchain.build(toolchain.PROMETHEUS)
-    secured = {
-        "scheme": "https",
-        "tls_config": {"insecure_skip_verify": True},
-        "authorization": {"credentials": token},
-    }
     with tempfile.TemporaryDirectory(prefix="prometheus-") as scratch:
         folder, (port,) = Path(scratch), free_ports(1)
-        job = {
-            "job_name": "kueue",
-            **(secured if token else {}),
-            "static_configs": [{"targets": list(targets), "labels": labels}],
-        }
-        settings = {"global": {"scrape_interval": SCRAPED_EVERY}, "scrape_configs": [job]}
-        (folder / "prometheus.yaml").write_text(yaml.safe_dump(settings))
+        (folder / "prometheus.yaml").write_text(yaml.safe_dump(dict(settings)))
         with (folder / "log").open("wb") as log:
             command = [
                 str(program),
                 f"--config.file={folder / 'prometheus.yaml'}",
                 f"--storage.tsdb.path={folder / 'data'}",
                 f"--web.listen-address=127.0.0.1:{port}",
+                *flags,
             ]
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
         try:

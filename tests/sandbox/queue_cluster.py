@@ -62,6 +62,7 @@ class QueueCluster:
     client: ApiClient
     kubeconfig: Path
     _set_pools: Callable[[list[dict[str, Any]]], None]
+    _find_port: Callable[[Object, Object], int | None]
     _pools: dict[str, dict[str, Any]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -84,6 +85,13 @@ class QueueCluster:
         with self._lock:
             self._pools[pool] = {**self._pools[pool], "currentNodeCount": nodes}
             self._set_pools(list(self._pools.values()))
+
+    def address(self, service: str, namespace: str) -> str:
+        """Where the controller behind a Service is reached on this machine, by the Service's first port."""
+        found = self.client.get("v1", "Service", service, namespace)
+        assert found
+        port = within(PATIENCE, lambda: self._find_port(found, found["spec"]["ports"][0]))
+        return f"127.0.0.1:{port}"
 
     def chips(self, queue: str) -> int:
         """Chips of a ClusterQueue that workloads have reserved."""
@@ -113,7 +121,8 @@ def queue_cluster(config: dict[str, str]) -> Iterator[QueueCluster]:
         cluster.start()
         try:
             client, kubeconfig = cluster.plane.client, cluster.plane.kubeconfig_path
-            made.append(QueueCluster(platform, client, kubeconfig, cluster.set_pools))
+            find_port = cluster.plane.egress.find_port
+            made.append(QueueCluster(platform, client, kubeconfig, cluster.set_pools, find_port))
             releases = list(_releases(graph))
             _declared_pools(made[0], releases)
             helm = Helm(kubeconfig, registry.variables(cluster.plane.authority.pair.certificate))

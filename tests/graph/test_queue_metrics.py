@@ -1,0 +1,72 @@
+"""The collector of queues' metrics in the graph: its rights, and that no credential is among its inputs."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import pytest
+from google.protobuf import json_format
+
+from plan.queue_metrics import NAME, NAMESPACE, ROLE
+from tests.graph.emulated import recorded
+from tests.platforms import SELF_MANAGED, raw
+
+QUEUES = {"q": {"namespaces": ["a"], "slices": {"train": 1}}}
+CLUSTERS: dict[str, dict[str, Any]] = {"gke": {}, "self-managed": SELF_MANAGED}
+
+
+@cache
+def registered(cluster: str, who: str = "install") -> dict[str, dict[str, Any]]:
+    """Logical name -> inputs of everything that belongs to the collector."""
+    graph = recorded(raw(cluster=CLUSTERS[cluster], queues=QUEUES, monitoring={"queue_metrics": who}))
+    return {
+        request.name: json_format.MessageToDict(request.object)
+        for request in graph.requests.values()
+        if request.name.startswith(("queue-metrics-", "metrics-writer-"))
+    }
+
+
+def test_only_where_it_is_asked_for() -> None:
+    assert registered("gke", "own") == registered("gke", "none") == {}
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+def test_it_may_read_metrics_and_find_controllers_and_nothing_else(cluster: str) -> None:
+    found = registered(cluster)
+    rules = {name: each["rules"] for name, each in found.items() if "rules" in each}
+    pods = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+    assert rules == {
+        "queue-metrics-role": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
+        "queue-metrics-pods-role-kueue-system": pods,
+        "queue-metrics-pods-role-jobset-system": pods,
+    }
+    assert not any("Secret" in json.dumps(each) for each in found.values())
+
+
+def test_on_gke_its_account_writes_as_itself() -> None:
+    found = registered("gke")
+    grant = found["metrics-writer-metrics"]
+    assert grant["role"] == ROLE
+    assert grant["member"].endswith(f".svc.id.goog/subject/ns/{NAMESPACE}/sa/{NAME}")
+    assert found["queue-metrics-namespace"]["metadata"]["labels"] == {
+        "pod-security.kubernetes.io/enforce": "restricted"
+    }
+    assert found["queue-metrics-closed"]["spec"] == {"podSelector": {}, "policyTypes": ["Ingress"]}
+
+
+def test_without_gke_it_writes_as_its_host() -> None:
+    found = registered("self-managed")
+    assert "metrics-writer-metrics" not in found
+    pod = found["queue-metrics-deployment"]["spec"]["template"]["spec"]
+    assert pod["hostNetwork"] is True
+    assert pod["containers"][0]["readinessProbe"]["httpGet"]["host"] == "127.0.0.1"
+
+
+def test_other_settings_make_another_pod() -> None:
+    annotations = {
+        cluster: registered(cluster)["queue-metrics-deployment"]["spec"]["template"]["metadata"]["annotations"]
+        for cluster in CLUSTERS
+    }
+    assert annotations["gke"] != annotations["self-managed"]
