@@ -28,7 +28,7 @@ def as_json(platform: Platform) -> str:
     - `inside`: what the slices and queues use in the cluster, by who installs it
     - `idle_price_per_hour_usd`: of hosts that stand while nothing runs
     - `teams`: by team its members, queues, stores and variables; `images`: address of each registry
-    - `monitoring`: titles of the dashboard's charts, and names of the alerts
+    - `monitoring`: titles of the dashboard's charts, names of the alerts, and the budget as it is written
     - `groups`: managed instance groups of a platform without GKE
     """
     return json.dumps(
@@ -46,6 +46,7 @@ def as_json(platform: Platform) -> str:
             "monitoring": {
                 "charts": [plan.chart.title for plan in _shown(platform)],
                 "alerts": [plan.alert.name for plan in alerts(platform)],
+                "budget": budget.model_dump() if (budget := platform.monitoring.budget) else None,
             },
             "totals": platform.totals,
             "idle_price_per_hour_usd": platform.idle_price_per_hour,
@@ -208,7 +209,9 @@ def _monitoring(platform: Platform) -> Text:
     alerted = counted(told, "alert") if told else "no alerts (monitoring.notify)"
     unseen = platform.queues and platform.monitoring.queue_metrics == "none"
     queues = "; nothing of queues (monitoring.queue_metrics: none)" if unseen else ""
-    return Text(f"monitoring: {shown}, {alerted}{queues}")
+    written = platform.monitoring.budget
+    budget = f", a budget of {written.amount:,} {written.currency}/month" if written else ""
+    return Text(f"monitoring: {shown}, {alerted}{budget}{queues}")
 
 
 def _totals(platform: Platform) -> Text:

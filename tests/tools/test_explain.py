@@ -110,6 +110,14 @@ def test_table(stack_file: Any) -> None:
         assert text in result.output
 
 
+def test_a_budget_is_shown(stack_file: Any) -> None:
+    budget = {"billing_account": "01ABCD-23EF45-678901", "amount": 20_000}
+    path = stack_file(allow_unlisted_zone=True, monitoring={"budget": budget})
+    assert "a budget of 20,000 USD/month" in " ".join(explain("-f", path).output.split())
+    shown = json.loads(explain("-f", path, "--json").output)["monitoring"]["budget"]
+    assert shown.items() >= {**budget, "of": "project", "spent": [0.5, 0.9, 1.0]}.items()
+
+
 @pytest.fixture
 def without_gke(stack_file: Any) -> Path:
     """A platform on Compute Engine: two slices of several hosts, and single hosts."""

@@ -28,6 +28,7 @@ from tools.preflight.scene import Scene
 
 Json = dict[str, Any]
 UNUSED = {
+    "budget",
     "network",
     "images",
     "secrets",
