@@ -184,7 +184,9 @@ def planned() -> Platform:
         f"queue-{number}": {"namespaces": [f"team-{number}"], "slices": {groups[number % len(groups)]: 1}}
         for number in range(QUEUES)
     }
-    return load_platform({**written, "queues": queues}, project="my-project")
+    # Kueue keeps all nodes in memory, and runs on the system pool.
+    cluster = {"kind": "gke", "system_pool": {"machine_type": "n2-highmem-32"}}
+    return load_platform({**written, "cluster": cluster, "queues": queues}, project="my-project")
 
 
 def main() -> None:
