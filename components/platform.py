@@ -128,7 +128,8 @@ def install_controllers(
     Returns what must exist before any other Kueue object; empty without queues.
     """
     if platform.installs("device-plugin"):
-        DevicePlugin("device-plugin", access=access, opts=protected(platform))
+        metrics = platform.monitoring.device_metrics
+        DevicePlugin("device-plugin", access=access, metrics=metrics, opts=protected(platform))
     driver: list[pulumi.Resource] = []
     if platform.installs("dra-driver"):
         driver = [InstalledChart(DRA_DRIVER, platform=platform, access=access, opts=protected(platform)).release]

@@ -46,6 +46,7 @@ series read |
 | `drop_sidecar_logs` | true | on GKE with the TPU DRA driver: its log collector writes every line of libtpu to Cloud \
 Logging. `kubectl logs` still shows them |
 | `queue_metrics` | none | who collects the metrics of Kueue; see below |
+| `device_metrics` | false | without GKE: what chips do; see below |
 | `thresholds` | | see Alerts |
 | `budget` | none | see Budget |
 
@@ -57,7 +58,7 @@ Logging. `kubectl logs` still shows them |
 port 8431, for containers that request `google.com/tpu`. The TPU DRA driver has no such reader | queues, hosts, \
 slices, reservations |
 | without GKE | everything with `kubernetes.io` in its name | GKE writes it | hosts missing, stockouts, reservations, \
-queues |
+queues; chips with `device_metrics` |
 | a chip on which nothing ran since boot | duty cycle | the series begins with the first program | queues: chips that \
 nobody uses |
 | reserved chips without a machine | everything about chips | no machine, no series | use of reservations |
@@ -109,6 +110,17 @@ which no test here could run; those of Prometheus are run by the real one |
 A test reads the real Kueue and JobSet with these settings, this account and these rights, by the Prometheus of the
 open-source project, and compares each query with a known state of queues. Not tried on a cloud: Google's image, and
 that it writes. [monitoring-queries.md](monitoring-queries.md) has every query.
+
+### What chips do, without GKE
+
+On GKE the device plugin writes it to Cloud Monitoring. In a self-managed cluster `device_metrics: true` lets the plugin
+read duty cycle and memory of its chips and serve them on port 2112 of the host, and lets the installed collector read
+them there. It needs `queue_metrics: install`. The port asks for no token. The firewall lets the platform's machines and
+pods reach it and nobody else. Use of the TensorCores is left out: that part of the plugin is not public. Slices with
+`devices: dra` stay unseen, since no driver reads them.
+
+Not tried on a cloud. It is off by default, because the plugin also offers the chips: if it failed, no chip could be
+used.
 
 ### With a collector of your own
 

@@ -19,7 +19,7 @@ USER = 1000
 
 
 class QueueMetrics(pulumi.ComponentResource):
-    """A Prometheus with the right to read `/metrics` and to list the controllers' pods.
+    """A Prometheus with the right to read `/metrics` and to find the pods that it reads.
 
     On GKE its account writes metrics as itself. In a self-managed cluster pods are nobody to Google Cloud, so it has
     the host's network and writes as the host, which may write metrics in any case.
@@ -51,7 +51,7 @@ class QueueMetrics(pulumi.ComponentResource):
             access=self._access,
             parent=self,
         )
-        found = [self._discovery(target.chart.namespace, after) for target in targets()]
+        found = [self._discovery(target.namespace, after) for target in targets(platform)]
         config = self._config()
         if not self._on_hosts:
             self._closed()
@@ -68,7 +68,7 @@ class QueueMetrics(pulumi.ComponentResource):
         )
 
     def _discovery(self, namespace: str, after: Sequence[pulumi.Resource]) -> k8s.rbac.v1.RoleBinding:
-        """The right to find a controller's pods."""
+        """The right to find the pods of a namespace."""
         rbac, metadata = k8s.rbac.v1, k8s.meta.v1.ObjectMetaArgs(name=NAME, namespace=namespace)
         role = rbac.Role(
             f"{self._name}-pods-role-{namespace}",

@@ -70,3 +70,13 @@ def test_other_settings_make_another_pod() -> None:
         for cluster in CLUSTERS
     }
     assert annotations["gke"] != annotations["self-managed"]
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_the_device_plugin_serves_metrics_where_the_platform_wants_them(wanted: bool) -> None:
+    monitoring = {"queue_metrics": "install", "device_metrics": wanted}
+    graph = recorded(raw(cluster=SELF_MANAGED, queues=QUEUES, monitoring=monitoring))
+    named = {request.name: json_format.MessageToDict(request.object) for request in graph.requests.values()}
+    [plugin, _agent] = named["device-plugin-daemons"]["spec"]["template"]["spec"]["containers"]
+    assert f"--enable-runtime-metrics={str(wanted).lower()}" in plugin["args"]
+    assert ("queue-metrics-pods-role-kube-system" in named) == wanted
