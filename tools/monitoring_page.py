@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from catalogue.queries import ALERTS, CHARTS, SOURCES, Alert
+from catalogue.queries import ALERTS, CHARTS, GKE_SERIES, PLUGIN_SERIES, SOURCES, Alert
 from plan import queue_metrics
 from platform_config.fields import Model
 from platform_config.monitoring import Budget, Thresholds
@@ -218,6 +218,10 @@ QUERIES_PAGE = """\
 [monitoring.md](monitoring.md) says what each is for. PromQL, as Cloud Monitoring takes it. `$cluster`, `$location` and
 `$zone` are the platform's; other words are thresholds, or come from the plan.
 
+| word | on GKE | without GKE, with `monitoring.device_metrics` |
+|---|---|---|
+{words}
+
 {queries}
 """
 
@@ -242,7 +246,8 @@ def monitoring_page() -> str:
 
 def monitoring_queries_page() -> str:
     """The page of queries, as they are before a platform fills them in."""
-    return QUERIES_PAGE.format(note=NOTE, queries="\n\n".join(_queries()))
+    words = (f"| `${word}` | `{series}` | `{PLUGIN_SERIES[word]}` |" for word, series in GKE_SERIES.items())
+    return QUERIES_PAGE.format(note=NOTE, words="\n".join(words), queries="\n\n".join(_queries()))
 
 
 def _charts() -> Iterator[str]:
