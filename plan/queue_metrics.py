@@ -159,13 +159,12 @@ def _copy(label: str, to: str) -> dict[str, Any]:
     return {"source_labels": [label], "target_label": to}
 
 
-def arguments(platform: Platform) -> tuple[str, ...]:
-    """Flags of Prometheus. On hosts of Compute Engine it has the host's network, where nobody else may reach it."""
-    address = "127.0.0.1" if platform.backend == "compute" else ""
+def arguments() -> tuple[str, ...]:
+    """Flags of Prometheus."""
     return (
         f"--config.file=/etc/prometheus/{SETTINGS}",
         "--storage.tsdb.path=/prometheus",
         "--storage.tsdb.retention.time=3h",
-        f"--web.listen-address={address}:{PORT}",
+        f"--web.listen-address=:{PORT}",
         f"--enable-feature={','.join(FEATURES)}",
     )

@@ -83,7 +83,7 @@ def queue_metrics(platform: Platform) -> Iterator[Finding]:
 
 @PLATFORM.rule(
     "queue-metrics-identity",
-    reason="The collector writes to Cloud Monitoring as its GKE account, or as the host of a self-managed cluster.",
+    reason="The collector writes as its GKE account, or by the pool of identities of a self-managed cluster.",
     source="docs/monitoring.md, section Metrics of queues",
 )
 def queue_metrics_identity(platform: Platform) -> Iterator[Finding]:

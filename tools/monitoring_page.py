@@ -92,11 +92,11 @@ collection"): one pod on the system pool, which asks for {cpu} CPU and {memory} 
 |---|---|---|
 | cluster | `get` of `/metrics` | the controllers ask the API server whether the caller may |
 | `kueue-system`, `jobset-system` | find pods | each replica has counters of its own |
-| project | `{role}`: on GKE for its Kubernetes account alone | to write what it has read |
+| project | `{role}`, for its pods alone | to write what it has read |
 
 No token is in a Secret or in the stack's state: Kubernetes gives the pod one that ends within an hour, and renews it.
-In a self-managed cluster pods are nobody to Google Cloud. There it has the host's network, listens on 127.0.0.1 only,
-and writes as the host, which may write metrics in any case. On GKE a NetworkPolicy keeps everybody out.
+On GKE the pod's account is known to Google Cloud. In a self-managed cluster the pod trades a token for one of Google's,
+by the pool of identities that also serves teams with storage. A NetworkPolicy keeps everybody out.
 
 Each sample is paid for, so it keeps only what the queries read, every {interval}, and JobSet's two counters.
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from plan.monitoring import alerts, charts
-from plan.queue_metrics import TOKEN, arguments, installed, settings
+from plan.queue_metrics import TOKEN, installed, settings
 from tests.platforms import SELF_MANAGED, load
 
 QUEUES = {"q": {"namespaces": ["a"], "slices": {"train": 1}}}
@@ -53,10 +53,6 @@ def test_it_has_no_credential_but_the_file_that_the_kubelet_renews(cluster: str)
     for job in yaml.safe_load(settings(platform(cluster)))["scrape_configs"]:
         assert job["authorization"] == {"credentials_file": TOKEN}
         assert job["scheme"] == "https"
-
-
-def test_nobody_reaches_it_in_the_network_of_a_host() -> None:
-    assert "--web.listen-address=127.0.0.1:19090" in arguments(platform("self-managed"))
 
 
 def test_the_device_plugin_is_read_where_the_platform_wants_it() -> None:
