@@ -28,6 +28,7 @@ Source = Literal[
     "gke",
     "standing-slices",
     "device-plugin",
+    "host-metrics",
     "groups",
     "standing-groups",
     "reservations",
@@ -42,7 +43,8 @@ SOURCES: dict[Source, str] = {
     "always": "any platform",
     "gke": "GKE",
     "standing-slices": "GKE, slices of several hosts that are there all the time: `provisioning: fixed`, and not spot",
-    "device-plugin": "GKE, slices with `devices: device-plugin`",
+    "device-plugin": "slices with `devices: device-plugin`; without GKE also `monitoring.device_metrics`",
+    "host-metrics": "GKE, slices with `devices: device-plugin`",
     "groups": "hosts in managed instance groups, so without GKE",
     "standing-groups": "as above, of hosts that are there all the time: neither spot nor flex-start",
     "reservations": "slices with capacity from a reservation",
@@ -133,8 +135,15 @@ _NOT_READY = (
 )
 _WHOLE = f"max by (node_pool_name) (kubernetes_io:node_pool_multi_host_available{{{_POOL}}})"
 _INTERRUPTED = f"sum_over_time(kubernetes_io:node_interruption_count{{{_NODE}}}[1h])"
-_DUTY = f"kubernetes_io:node_accelerator_duty_cycle{{{_NODE}}}"
-_IDLE = f"max_over_time({_DUTY}[10m]) == bool 0"
+GKE_SERIES = {
+    "duty": f"kubernetes_io:node_accelerator_duty_cycle{{{_NODE}}}",
+    "memory_used": f"kubernetes_io:node_accelerator_memory_used{{{_NODE}}}",
+    "memory_total": f"kubernetes_io:node_accelerator_memory_total{{{_NODE}}}",
+}
+"""Word in queries: what it stands for on GKE."""
+PLUGIN_SERIES = {"duty": "duty_cycle_node", "memory_used": "memory_used_node", "memory_total": "memory_total_node"}
+"""Word in queries: name of the metric as the device plugin itself serves it, without GKE."""
+_IDLE = "max_over_time($duty[10m]) == bool 0"
 _STOCKOUTS = 'increase(logging_googleapis_com:user_$stockouts{monitored_resource="$resource"}[1h])'
 _AUTOSCALER_ERRORS = 'logging_googleapis_com:user_$autoscaler_errors{monitored_resource="k8s_cluster"}'
 _MISSING = (
@@ -347,12 +356,12 @@ CHARTS = (
         unit="%",
         plot="LINE",
         says="Share of time in which a program ran. It says nothing about how well it runs.",
-        query=f"avg by (model) ({_DUTY})",
+        query="avg by (model) ($duty)",
     ),
     Chart(
         name="tensorcore",
         section="Chips",
-        source="device-plugin",
+        source="host-metrics",
         title="Use of the TensorCores, by kind of chip",
         unit="%",
         plot="LINE",
@@ -367,8 +376,7 @@ CHARTS = (
         unit="%",
         plot="LINE",
         says="The fullest chip of each kind.",
-        query=f"max by (model) (100 * kubernetes_io:node_accelerator_memory_used{{{_NODE}}}"
-        f" / kubernetes_io:node_accelerator_memory_total{{{_NODE}}})",
+        query="max by (model) (100 * $memory_used / $memory_total)",
     ),
     Chart(
         name="controllers",

@@ -8,7 +8,6 @@ import pulumi
 from components.built_cluster import Built
 from components.compute.drain_hook import drain_hook
 from components.gcp.enabled_apis import Services
-from components.gcp.metrics_writer import MetricsWriter
 from components.gcp.node_identity import NODES, NodeIdentity
 from components.gcp.tpu_provisioner_identity import TpuProvisionerIdentity
 from components.kubernetes.admission_policy import CREATED_POOLS, POD_SECURITY, UNQUEUED_TPUS, AdmissionPolicy
@@ -21,13 +20,13 @@ from components.kubernetes.left_pools import left_pools_hook
 from components.kubernetes.multikueue_manager import MultiKueueManager
 from components.kubernetes.multikueue_worker import MultiKueueWorker
 from components.kubernetes.namespaces import Namespaces
-from components.kubernetes.queue_metrics import QueueMetrics
 from components.kubernetes.queues import Queues
 from components.kubernetes.tpu_provisioner import TpuProvisioner
 from components.kubernetes.webhook_retry import webhook_gate
 from components.protection import Protection, protected, registered_resources
 from plan import created_pools, monitoring, multikueue, pod_security, queue_metrics, queues, unqueued_tpus
 from plan.charts import DRA_DRIVER, JOBSET, KUEUE, LWS
+from plan.federation import federated_namespaces
 from plan.platform import Platform
 
 
@@ -62,14 +61,21 @@ def build(platform: Platform) -> dict[str, Any]:
     jobs = provisioner_identity(platform, identity, built, left_pools)
     kueue = install_controllers(platform, access, namespaces, jobs)
     exported = exports(platform, built)
+    pool = None
+    if federated_namespaces(platform):
+        from components.federation import identity_pool
+
+        pool = identity_pool(platform, services, built)
     if platform.teams or platform.images:
         # Imported where it is used, as the back ends: it loads further parts of the provider SDK.
         from components.teams import install_teams
 
-        exported |= install_teams(platform, services, built, namespaces)
+        exported |= install_teams(platform, services, built, namespaces, pool)
     install_monitoring(platform, services)
     if queue_metrics.installed(platform):
-        install_queue_metrics(platform, services, access, kueue)
+        from components.collector import install_collector
+
+        install_collector(platform, services, built, pool, kueue)
     if platform.is_worker:
         worker = MultiKueueWorker("multikueue", platform=platform, access=access, namespaces=namespaces, after=kueue)
         exported[multikueue.STACK_OUTPUT] = worker.kubeconfig
@@ -128,7 +134,8 @@ def install_controllers(
     Returns what must exist before any other Kueue object; empty without queues.
     """
     if platform.installs("device-plugin"):
-        DevicePlugin("device-plugin", access=access, opts=protected(platform))
+        metrics = platform.monitoring.device_metrics
+        DevicePlugin("device-plugin", access=access, metrics=metrics, opts=protected(platform))
     driver: list[pulumi.Resource] = []
     if platform.installs("dra-driver"):
         driver = [InstalledChart(DRA_DRIVER, platform=platform, access=access, opts=protected(platform)).release]
@@ -165,18 +172,6 @@ def install_controllers(
         AdmissionPolicy(UNQUEUED_TPUS, "unqueued-tpus", policy=refusal, access=access)
     Queues("queues", platform=platform, access=access, namespaces=namespaces, after=after, gate=gate, checks=checks)
     return after
-
-
-def install_queue_metrics(
-    platform: Platform, services: Services, access: ClusterAccess, controllers: Sequence[pulumi.Resource]
-) -> None:
-    """The collector of queues' metrics, and on GKE its right to write them."""
-    writer: Sequence[pulumi.Resource] = ()
-    if platform.backend == "gke":
-        writer = MetricsWriter(
-            "metrics-writer", platform=platform, enabled=services.enabled, cluster=access.identity
-        ).ready
-    QueueMetrics("queue-metrics", platform=platform, access=access, after=[*controllers, *writer])
 
 
 def exports(platform: Platform, built: Built) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from typing import Any
 import pulumi
 
 from components.built_cluster import Built
-from components.compute import published_endpoint
 from components.gcp.buckets import Buckets
 from components.gcp.enabled_apis import Services
 from components.gcp.identity_pool import IdentityPool
@@ -35,8 +34,11 @@ Namespaced = Mapping[str, Sequence[pulumi.Resource]]
 """For each namespace, the resources that must exist before anything in it."""
 
 
-def install_teams(platform: Platform, services: Services, built: Built, namespaces: Namespaced) -> dict[str, Any]:
-    """Register what teams and images need. Returns what the stack exports about them."""
+def install_teams(
+    platform: Platform, services: Services, built: Built, namespaces: Namespaced, pool: IdentityPool | None
+) -> dict[str, Any]:
+    """Register what teams and images need. Returns what the stack exports about them. `pool`: of a self-managed
+    cluster."""
     access, enabled = built.access, services.enabled
     exported: dict[str, Any] = {}
     if platform.images:
@@ -54,7 +56,7 @@ def install_teams(platform: Platform, services: Services, built: Built, namespac
     stores = storage.stores(platform)
     ready: Mapping[str, Sequence[pulumi.Resource]] = {}
     if stores or teams.teams_with_secrets(platform):
-        pods = _pod_identities(platform, services, built, namespaces)
+        pods = _pod_identities(platform, services, built, namespaces, pool)
         if stores:
             ready = _install_storage(platform, services, pods)
         if teams.teams_with_secrets(platform):
@@ -65,12 +67,12 @@ def install_teams(platform: Platform, services: Services, built: Built, namespac
     return exported
 
 
-def _pod_identities(platform: Platform, services: Services, built: Built, namespaces: Namespaced) -> PodIdentities:
+def _pod_identities(
+    platform: Platform, services: Services, built: Built, namespaces: Namespaced, pool: IdentityPool | None
+) -> PodIdentities:
     """Who pods are in Google Cloud: on GKE without more, in a self-managed cluster by a pool of its own."""
-    if built.published is None:
+    if pool is None:
         return gke_identities(platform, services.enabled, built.access.identity)
-    keys = built.published.apply(published_endpoint.keys_of)
-    pool = IdentityPool("identity-pool", platform=platform, keys=keys, after=services.enabled)
     FederatedCredentials(
         "federated-credentials",
         platform=platform,

@@ -6,6 +6,7 @@ Form of the credential: AIP-4117, as Google's client libraries for Python and Go
 from types import MappingProxyType
 from typing import Any
 
+from plan import queue_metrics
 from plan.platform import Platform
 from platform_config.self_managed import SelfManagedCluster
 
@@ -20,11 +21,18 @@ DIRECTORY, TOKEN = "/var/run/google-identity", "token"
 TOKEN_SECONDS = 3600
 
 
-def federated_namespaces(platform: Platform) -> tuple[str, ...]:
-    """Namespaces whose pods get an identity by federation: of teams with storage, in a self-managed cluster."""
+def federated_teams(platform: Platform) -> tuple[str, ...]:
+    """Teams whose pods get an identity by federation: those with storage, in a self-managed cluster."""
     if not isinstance(platform.cluster, SelfManagedCluster):
         return ()
     return tuple(name for name in sorted(platform.teams) if platform.teams[name].storage)
+
+
+def federated_namespaces(platform: Platform) -> tuple[str, ...]:
+    """Namespaces whose pods get an identity by federation: those of `federated_teams`, and that of the collector."""
+    if not isinstance(platform.cluster, SelfManagedCluster):
+        return ()
+    return (*federated_teams(platform), *([queue_metrics.NAMESPACE] if queue_metrics.installed(platform) else []))
 
 
 def token_audience(platform: Platform) -> str:

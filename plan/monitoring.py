@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from string import Template
 from typing import Any, Literal
 
-from catalogue.queries import ALERTS, CHARTS, Alert, Chart, Plot, Section, Source
+from catalogue.queries import ALERTS, CHARTS, GKE_SERIES, PLUGIN_SERIES, Alert, Chart, Plot, Section, Source
 from plan import queues
 from plan.backend import Backend
 from plan.charts import CHARTS as HELM_CHARTS
@@ -96,12 +96,14 @@ def sources(platform: Platform) -> frozenset[Source]:
     """What the platform has of what queries need."""
     gke, written = platform.backend == "gke", platform.monitoring
     plans = platform.slice_plans
+    by_plugin = any(plan.devices == "device-plugin" for plan in plans)
     collected = bool(platform.queues) and written.queue_metrics != "none"
     found: dict[Source, bool] = {
         "always": True,
         "gke": gke,
         "standing-slices": bool(_standing_pools(platform)),
-        "device-plugin": gke and any(plan.devices == "device-plugin" for plan in plans),
+        "device-plugin": by_plugin and (gke or written.device_metrics),
+        "host-metrics": by_plugin and gke,
         "groups": bool(_missing_hosts(platform)),
         "standing-groups": bool(_missing_hosts(platform, standing=True)),
         "reservations": any(
@@ -137,6 +139,7 @@ def _query(platform: Platform, watched: Chart | Alert) -> str:
         "controllers": "|".join(sorted(chart.namespace for chart in HELM_CHARTS)),
         "standing_pools": "|".join(_standing_pools(platform)),
     }
+    words |= {word: Template(series).substitute(words) for word, series in _devices(platform).items()}
     if isinstance(watched, Alert):
         words["window"] = watched.window
     if watched.part:
@@ -144,6 +147,13 @@ def _query(platform: Platform, watched: Chart | Alert) -> str:
             Template(watched.part).substitute({**words, **part}) for part in parts[watched.source]
         )
     return Template(watched.query).substitute(words)
+
+
+def _devices(platform: Platform) -> Mapping[str, str]:
+    """What the words about chips stand for: series of GKE, or of the device plugin, which the collector reads."""
+    if platform.backend == "gke":
+        return GKE_SERIES
+    return {word: f'{name}{{cluster="$cluster"}}' for word, name in PLUGIN_SERIES.items()}
 
 
 def _stands(plan: SlicePlan) -> bool:

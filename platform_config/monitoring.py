@@ -148,3 +148,6 @@ class Monitoring(Model):
     queue_metrics: Literal["none", "install", "own"] = "none"
     """Who collects the metrics of Kueue: nobody, a collector that the program installs, or one of your own. Charts of
     queues need them."""
+    device_metrics: Flag = False
+    """Without GKE, which does it by itself: let the device plugin read what chips do, and the installed collector
+    collect it."""

@@ -83,7 +83,7 @@ def queue_metrics(platform: Platform) -> Iterator[Finding]:
 
 @PLATFORM.rule(
     "queue-metrics-identity",
-    reason="The collector writes to Cloud Monitoring as its GKE account, or as the host of a self-managed cluster.",
+    reason="The collector writes as its GKE account, or by the pool of identities of a self-managed cluster.",
     source="docs/monitoring.md, section Metrics of queues",
 )
 def queue_metrics_identity(platform: Platform) -> Iterator[Finding]:
@@ -96,22 +96,41 @@ def queue_metrics_identity(platform: Platform) -> Iterator[Finding]:
 
 
 @PLATFORM.rule(
+    "device-metrics",
+    reason="GKE reads its own device plugin. In a self-managed cluster the installed collector does.",
+    source="ai-on-gke/tpu-device-plugin pkg/metrics",
+)
+def device_metrics(platform: Platform) -> Iterator[Finding]:
+    if not platform.monitoring.device_metrics:
+        return
+    path = "monitoring.device_metrics"
+    if platform.backend == "gke":
+        yield Finding(path, "GKE reads what chips do by itself", "leave it out")
+    elif isinstance(platform.cluster, ExistingCluster):
+        yield Finding(path, "somebody else runs this cluster and its device plugin", "leave it out")
+    elif platform.monitoring.queue_metrics != "install":
+        yield Finding(path, "nothing collects what the device plugin serves", "add monitoring.queue_metrics: install")
+    elif all(plan.devices == "dra" for plan in platform.slice_plans):
+        yield Finding(path, "no slice uses the device plugin", "leave it out, or set devices: device-plugin")
+
+
+@PLATFORM.rule(
     "no-device-metrics",
     level="warning",
-    reason="On GKE the device plugin alone reads what a chip does; hosts of the TPU DRA driver have no reader.",
+    reason="The device plugin alone reads what a chip does; hosts of the TPU DRA driver have no reader.",
     source="ai-on-gke/tpu-device-plugin pkg/metrics; kubernetes-sigs/dra-driver-google-tpu has no metrics server",
-    backend="gke",
 )
 def no_device_metrics(platform: Platform) -> Iterator[Finding]:
     written = platform.monitoring
-    blind = sorted({plan.group for plan in platform.slice_plans if plan.devices == "dra"})
+    read = platform.backend == "gke" or written.device_metrics
+    blind = sorted({plan.group for plan in platform.slice_plans if plan.devices == "dra" or not read})
     if blind and (written.notify or written.channels):
-        seen = written.queue_metrics != "none"
+        why = "devices: dra" if read else "without GKE"
         yield Finding(
             "monitoring.notify",
-            f"alerts do not see what chips of {', '.join(blind)} do (devices: dra): no duty cycle, no memory",
+            f"alerts do not see what chips of {', '.join(blind)} do ({why}): no duty cycle, no memory",
             "alerts about queues, hosts and slices remain; docs/monitoring.md lists them"
-            if seen
+            if written.queue_metrics != "none"
             else "alerts about hosts and slices remain; with monitoring.queue_metrics also those about idle chips",
         )
 

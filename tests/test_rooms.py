@@ -33,6 +33,8 @@ LATE = {
         "components.gcp.budget",
         "components.gcp.monitoring",
         "components.teams",
+        "components.federation",
+        "components.collector",
     },
     # Each command loads what it needs, and nothing else.
     "tools.__main__": None,

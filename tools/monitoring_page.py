@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from catalogue.queries import ALERTS, CHARTS, SOURCES, Alert
+from catalogue.queries import ALERTS, CHARTS, GKE_SERIES, PLUGIN_SERIES, SOURCES, Alert
 from plan import queue_metrics
 from platform_config.fields import Model
 from platform_config.monitoring import Budget, Thresholds
@@ -46,6 +46,7 @@ series read |
 | `drop_sidecar_logs` | true | on GKE with the TPU DRA driver: its log collector writes every line of libtpu to Cloud \
 Logging. `kubectl logs` still shows them |
 | `queue_metrics` | none | who collects the metrics of Kueue; see below |
+| `device_metrics` | false | without GKE: what chips do; see below |
 | `thresholds` | | see Alerts |
 | `budget` | none | see Budget |
 
@@ -57,7 +58,7 @@ Logging. `kubectl logs` still shows them |
 port 8431, for containers that request `google.com/tpu`. The TPU DRA driver has no such reader | queues, hosts, \
 slices, reservations |
 | without GKE | everything with `kubernetes.io` in its name | GKE writes it | hosts missing, stockouts, reservations, \
-queues |
+queues; chips with `device_metrics` |
 | a chip on which nothing ran since boot | duty cycle | the series begins with the first program | queues: chips that \
 nobody uses |
 | reserved chips without a machine | everything about chips | no machine, no series | use of reservations |
@@ -91,11 +92,11 @@ collection"): one pod on the system pool, which asks for {cpu} CPU and {memory} 
 |---|---|---|
 | cluster | `get` of `/metrics` | the controllers ask the API server whether the caller may |
 | `kueue-system`, `jobset-system` | find pods | each replica has counters of its own |
-| project | `{role}`: on GKE for its Kubernetes account alone | to write what it has read |
+| project | `{role}`, for its pods alone | to write what it has read |
 
 No token is in a Secret or in the stack's state: Kubernetes gives the pod one that ends within an hour, and renews it.
-In a self-managed cluster pods are nobody to Google Cloud. There it has the host's network, listens on 127.0.0.1 only,
-and writes as the host, which may write metrics in any case. On GKE a NetworkPolicy keeps everybody out.
+On GKE the pod's account is known to Google Cloud. In a self-managed cluster the pod trades a token for one of Google's,
+by the pool of identities that also serves teams with storage. A NetworkPolicy keeps everybody out.
 
 Each sample is paid for, so it keeps only what the queries read, every {interval}, and JobSet's two counters.
 
@@ -109,6 +110,17 @@ which no test here could run; those of Prometheus are run by the real one |
 A test reads the real Kueue and JobSet with these settings, this account and these rights, by the Prometheus of the
 open-source project, and compares each query with a known state of queues. Not tried on a cloud: Google's image, and
 that it writes. [monitoring-queries.md](monitoring-queries.md) has every query.
+
+### What chips do, without GKE
+
+On GKE the device plugin writes it to Cloud Monitoring. In a self-managed cluster `device_metrics: true` lets the plugin
+read duty cycle and memory of its chips and serve them on port 2112 of the host, and lets the installed collector read
+them there. It needs `queue_metrics: install`. The port asks for no token. The firewall lets the platform's machines and
+pods reach it and nobody else. Use of the TensorCores is left out: that part of the plugin is not public. Slices with
+`devices: dra` stay unseen, since no driver reads them.
+
+Not tried on a cloud. It is off by default, because the plugin also offers the chips: if it failed, no chip could be
+used.
 
 ### With a collector of your own
 
@@ -206,6 +218,10 @@ QUERIES_PAGE = """\
 [monitoring.md](monitoring.md) says what each is for. PromQL, as Cloud Monitoring takes it. `$cluster`, `$location` and
 `$zone` are the platform's; other words are thresholds, or come from the plan.
 
+| word | on GKE | without GKE, with `monitoring.device_metrics` |
+|---|---|---|
+{words}
+
 {queries}
 """
 
@@ -230,7 +246,8 @@ def monitoring_page() -> str:
 
 def monitoring_queries_page() -> str:
     """The page of queries, as they are before a platform fills them in."""
-    return QUERIES_PAGE.format(note=NOTE, queries="\n\n".join(_queries()))
+    words = (f"| `${word}` | `{series}` | `{PLUGIN_SERIES[word]}` |" for word, series in GKE_SERIES.items())
+    return QUERIES_PAGE.format(note=NOTE, words="\n".join(words), queries="\n\n".join(_queries()))
 
 
 def _charts() -> Iterator[str]:

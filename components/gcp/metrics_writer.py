@@ -1,17 +1,16 @@
-"""Who the collector of queues' metrics is in Google Cloud, on GKE: its Kubernetes account itself, without a key."""
+"""The collector's right to write metrics, of its pods themselves and without a key."""
 
 from collections.abc import Sequence
 
 import pulumi
 import pulumi_gcp as gcp
 
-from components.gcp.pod_identities import gke_identities
 from plan.platform import Platform
-from plan.queue_metrics import NAME, NAMESPACE, ROLE
+from plan.queue_metrics import ROLE
 
 
 class MetricsWriter(pulumi.ComponentResource):
-    """The right to write metrics, and nothing else. `enabled`: the project's APIs; `cluster`: see gke_identities."""
+    """The right to write metrics, and nothing else. `after`: what must exist before IAM takes the member."""
 
     TYPE = "tpu:gcp:MetricsWriter"
     ready: list[pulumi.Resource]
@@ -21,20 +20,18 @@ class MetricsWriter(pulumi.ComponentResource):
         name: str,
         *,
         platform: Platform,
-        enabled: Sequence[pulumi.Resource],
-        cluster: pulumi.Resource | None,
+        member: pulumi.Output[str],
+        after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__(self.TYPE, name, None, opts)
-        pods = gke_identities(platform, enabled, cluster)
-        member = pods.of_account(NAMESPACE, NAME)
         self.ready = [
             gcp.projects.IAMMember(
                 f"{name}-metrics",
                 project=platform.project,
                 role=ROLE,
                 member=member,
-                opts=pulumi.ResourceOptions(parent=self, depends_on=list(pods.after)),
+                opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)),
             )
         ]
         self.register_outputs({"member": member})

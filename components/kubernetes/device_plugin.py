@@ -11,8 +11,9 @@ from catalogue.labels import ACCELERATOR_LABEL, DRA_LABEL
 from components.kubernetes.cluster_access import ClusterAccess
 from components.kubernetes.daemon_set import account_with_rights, daemon_set
 from plan.hosts import METADATA_GROUP
+from plan.queue_metrics import DEVICE_PLUGIN
 
-NAME = "tpu-device-plugin"
+NAME = DEVICE_PLUGIN
 NAMESPACE = "kube-system"
 IMAGE = "gcr.io/gke-release/tpu-device-plugin:1.35.7-gke.0"
 AGENT_IMAGE = (
@@ -29,11 +30,17 @@ HOST_PATHS = {
 
 
 class DevicePlugin(pulumi.ComponentResource):
-    """A DaemonSet on TPU hosts that do not use DRA: two drivers on a host would offer every chip twice."""
+    """A DaemonSet on TPU hosts that do not use DRA: two drivers on a host would offer every chip twice.
+
+    `metrics`: whether it reads what chips do, and serves it on port 2112 of the host. The firewall lets only the
+    platform's machines and pods reach that.
+    """
 
     TYPE = "tpu:kubernetes:DevicePlugin"
 
-    def __init__(self, name: str, *, access: ClusterAccess, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, *, access: ClusterAccess, metrics: bool, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
         super().__init__(self.TYPE, name, None, opts)
         rule = k8s.rbac.v1.PolicyRuleArgs
         _, binding = account_with_rights(
@@ -56,7 +63,7 @@ class DevicePlugin(pulumi.ComponentResource):
             f"{name}-daemons",
             daemon=NAME,
             namespace=NAMESPACE,
-            pod=_pod(),
+            pod=_pod(metrics),
             access=access,
             parent=self,
             depends_on=[binding],
@@ -66,7 +73,7 @@ class DevicePlugin(pulumi.ComponentResource):
         self.register_outputs({"image": IMAGE})
 
 
-def _pod() -> k8s.core.v1.PodSpecArgs:
+def _pod(metrics: bool) -> k8s.core.v1.PodSpecArgs:
     core = k8s.core.v1
     return core.PodSpecArgs(
         host_network=True,
@@ -74,7 +81,7 @@ def _pod() -> k8s.core.v1.PodSpecArgs:
         service_account_name=NAME,
         affinity=core.AffinityArgs(node_affinity=_where()),
         tolerations=[core.TolerationArgs(operator="Exists", effect=effect) for effect in ("NoExecute", "NoSchedule")],
-        containers=[_plugin(), _agent()],
+        containers=[_plugin(metrics), _agent()],
         volumes=[
             core.VolumeArgs(name=volume, host_path=core.HostPathVolumeSourceArgs(path=path, type="DirectoryOrCreate"))
             for volume, (path, _) in HOST_PATHS.items()
@@ -99,7 +106,7 @@ def _where() -> k8s.core.v1.NodeAffinityArgs:
     )
 
 
-def _plugin() -> k8s.core.v1.ContainerArgs:
+def _plugin(metrics: bool) -> k8s.core.v1.ContainerArgs:
     core = k8s.core.v1
     fields = {
         "NODE_NAME": "spec.nodeName",
@@ -113,7 +120,7 @@ def _plugin() -> k8s.core.v1.ContainerArgs:
         command=["/usr/bin/tpu-device-plugin"],
         args=[
             "--logtostderr",
-            "--enable-runtime-metrics=false",
+            f"--enable-runtime-metrics={str(metrics).lower()}",
             "--enable-host-metrics=false",
             "--enable-vbar-uds",
             "--enable-subslice-application=false",

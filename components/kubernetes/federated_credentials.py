@@ -7,7 +7,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.kubernetes.cluster_access import ClusterAccess
-from plan.federation import CONFIG_MAP, CREDENTIAL, credential, federated_namespaces
+from plan.federation import CONFIG_MAP, CREDENTIAL, credential, federated_teams
 from plan.platform import Platform
 
 
@@ -31,11 +31,11 @@ class FederatedCredentials(pulumi.ComponentResource):
     ) -> None:
         super().__init__(self.TYPE, name, None, opts)
         written = audience.apply(lambda known: json.dumps(credential(known), indent=2))
-        for namespace in federated_namespaces(platform):
+        for namespace in federated_teams(platform):
             k8s.core.v1.ConfigMap(
                 f"{name}-{namespace}",
                 metadata=k8s.meta.v1.ObjectMetaArgs(name=CONFIG_MAP, namespace=namespace),
                 data={CREDENTIAL: written},
                 opts=access.options(self, depends_on=namespaces[namespace]),
             )
-        self.register_outputs({"namespaces": list(federated_namespaces(platform))})
+        self.register_outputs({"namespaces": list(federated_teams(platform))})

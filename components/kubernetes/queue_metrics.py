@@ -1,6 +1,7 @@
 """The collector of queues' metrics, which writes them to Cloud Monitoring. It reads with its own short-lived token."""
 
 import hashlib
+import json
 from collections.abc import Sequence
 
 import pulumi
@@ -10,7 +11,8 @@ from components.kubernetes.cluster_access import ClusterAccess
 from components.kubernetes.daemon_set import account_with_rights
 from components.kubernetes.roles import role_named
 from components.kubernetes.tpu_provisioner import CONFIG_HASH, METADATA_SERVER
-from plan.hosts import METADATA_GROUP, on_system_pool
+from plan.federation import CONFIG_MAP, CREDENTIAL, DIRECTORY, TOKEN, TOKEN_SECONDS, credential, token_audience
+from plan.hosts import on_system_pool
 from plan.platform import Platform
 from plan.queue_metrics import IMAGE, NAME, NAMESPACE, PORT, SETTINGS, SIZE, arguments, settings, targets
 
@@ -19,11 +21,12 @@ USER = 1000
 
 
 class QueueMetrics(pulumi.ComponentResource):
-    """A Prometheus with the right to read `/metrics` and to list the controllers' pods.
+    """A Prometheus with the right to read `/metrics` and to find the pods that it reads.
 
-    On GKE its account writes metrics as itself. In a self-managed cluster pods are nobody to Google Cloud, so it has
-    the host's network and writes as the host, which may write metrics in any case.
+    On GKE its account writes metrics as itself. In a self-managed cluster it trades its token for one of Google's, by
+    the cluster's pool of identities.
 
+    `audience`: the pool's provider, None on GKE.
     `after`: the controllers, whose namespaces it is let into, and its right to write metrics.
     """
 
@@ -35,11 +38,12 @@ class QueueMetrics(pulumi.ComponentResource):
         *,
         platform: Platform,
         access: ClusterAccess,
+        audience: pulumi.Output[str] | None,
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__(self.TYPE, name, None, opts)
-        self._name, self._platform, self._on_hosts = name, platform, platform.backend == "compute"
+        self._name, self._platform, self._federated = name, platform, audience is not None
         namespace = self._namespace(access)
         self._access = access.behind(namespace)
         account, binding = account_with_rights(
@@ -51,24 +55,23 @@ class QueueMetrics(pulumi.ComponentResource):
             access=self._access,
             parent=self,
         )
-        found = [self._discovery(target.chart.namespace, after) for target in targets()]
-        config = self._config()
-        if not self._on_hosts:
-            self._closed()
-        self._deployment([account, binding, *found, config, *after])
+        found = [self._discovery(target.namespace, after) for target in targets(platform)]
+        files = [self._config(), *([self._credential(audience)] if audience else [])]
+        self._closed()
+        self._deployment([account, binding, *found, *files, *after])
         self.register_outputs({"image": IMAGE})
 
     def _namespace(self, access: ClusterAccess) -> k8s.core.v1.Namespace:
-        """Pod Security refuses the host's network everywhere but at its widest level."""
-        level = "privileged" if self._on_hosts else "restricted"
         return k8s.core.v1.Namespace(
             f"{self._name}-namespace",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=NAMESPACE, labels={"pod-security.kubernetes.io/enforce": level}),
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name=NAMESPACE, labels={"pod-security.kubernetes.io/enforce": "restricted"}
+            ),
             opts=access.options(self),
         )
 
     def _discovery(self, namespace: str, after: Sequence[pulumi.Resource]) -> k8s.rbac.v1.RoleBinding:
-        """The right to find a controller's pods."""
+        """The right to find the pods of a namespace."""
         rbac, metadata = k8s.rbac.v1, k8s.meta.v1.ObjectMetaArgs(name=NAME, namespace=namespace)
         role = rbac.Role(
             f"{self._name}-pods-role-{namespace}",
@@ -89,6 +92,15 @@ class QueueMetrics(pulumi.ComponentResource):
             f"{self._name}-config",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=NAME, namespace=NAMESPACE),
             data={SETTINGS: settings(self._platform)},
+            opts=self._access.options(self),
+        )
+
+    def _credential(self, audience: pulumi.Output[str]) -> k8s.core.v1.ConfigMap:
+        """What to do with the token. Nothing in it is secret."""
+        return k8s.core.v1.ConfigMap(
+            f"{self._name}-credential",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=CONFIG_MAP, namespace=NAMESPACE),
+            data={CREDENTIAL: audience.apply(lambda known: json.dumps(credential(known), indent=2))},
             opts=self._access.options(self),
         )
 
@@ -124,15 +136,14 @@ class QueueMetrics(pulumi.ComponentResource):
 
     def _pod(self) -> k8s.core.v1.PodSpecArgs:
         core = k8s.core.v1
-        metadata_server = {} if self._on_hosts else METADATA_SERVER
+        metadata_server = {} if self._federated else METADATA_SERVER
         return core.PodSpecArgs(
             service_account_name=NAME,
-            host_network=True if self._on_hosts else None,
             node_selector={**metadata_server, **on_system_pool(self._platform)},
             security_context=core.PodSecurityContextArgs(
                 run_as_non_root=True,
                 run_as_user=USER,
-                run_as_group=METADATA_GROUP if self._on_hosts else USER,
+                run_as_group=USER,
                 fs_group=USER,
                 seccomp_profile=core.SeccompProfileArgs(type="RuntimeDefault"),
             ),
@@ -140,7 +151,24 @@ class QueueMetrics(pulumi.ComponentResource):
             volumes=[
                 core.VolumeArgs(name="config", config_map=core.ConfigMapVolumeSourceArgs(name=NAME)),
                 core.VolumeArgs(name="data", empty_dir=core.EmptyDirVolumeSourceArgs(size_limit="1Gi")),
+                *([self._identity()] if self._federated else []),
             ],
+        )
+
+    def _identity(self) -> k8s.core.v1.VolumeArgs:
+        """The pod's own token for Google, and what to do with it."""
+        core = k8s.core.v1
+        token = core.ServiceAccountTokenProjectionArgs(
+            audience=token_audience(self._platform), expiration_seconds=TOKEN_SECONDS, path=TOKEN
+        )
+        return core.VolumeArgs(
+            name=CONFIG_MAP,
+            projected=core.ProjectedVolumeSourceArgs(
+                sources=[
+                    core.VolumeProjectionArgs(service_account_token=token),
+                    core.VolumeProjectionArgs(config_map=core.ConfigMapProjectionArgs(name=CONFIG_MAP)),
+                ]
+            ),
         )
 
     def _prometheus(self) -> k8s.core.v1.ContainerArgs:
@@ -148,10 +176,18 @@ class QueueMetrics(pulumi.ComponentResource):
         return core.ContainerArgs(
             name="prometheus",
             image=IMAGE,
-            args=list(arguments(self._platform)),
+            args=list(arguments()),
+            env=[core.EnvVarArgs(name="GOOGLE_APPLICATION_CREDENTIALS", value=f"{DIRECTORY}/{CREDENTIAL}")]
+            if self._federated
+            else None,
             volume_mounts=[
                 core.VolumeMountArgs(name="config", mount_path="/etc/prometheus", read_only=True),
                 core.VolumeMountArgs(name="data", mount_path="/prometheus"),
+                *(
+                    [core.VolumeMountArgs(name=CONFIG_MAP, mount_path=DIRECTORY, read_only=True)]
+                    if self._federated
+                    else []
+                ),
             ],
             liveness_probe=self._probe("/-/healthy", delay=30),
             readiness_probe=self._probe("/-/ready", delay=5),
@@ -168,6 +204,6 @@ class QueueMetrics(pulumi.ComponentResource):
     def _probe(self, path: str, *, delay: int) -> k8s.core.v1.ProbeArgs:
         core = k8s.core.v1
         return core.ProbeArgs(
-            http_get=core.HTTPGetActionArgs(path=path, port=PORT, host="127.0.0.1" if self._on_hosts else None),
+            http_get=core.HTTPGetActionArgs(path=path, port=PORT),
             initial_delay_seconds=delay,
         )

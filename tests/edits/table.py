@@ -255,6 +255,7 @@ def _monitoring() -> Iterator[Row]:
     yield both({"monitoring.channels": [f"projects/{PROJECT}/notificationChannels/{CHANNEL}"]}, ADDED)
     yield both(queues, IN_PLACE)
     yield both({"monitoring.queue_metrics": "install"}, IN_PLACE)
+    yield Row({"monitoring.device_metrics": True}, REFUSED, IN_PLACE, {"monitoring.queue_metrics": "install"})
     yield gke({"monitoring.silent": ["not-ready"]}, ADDED, told)
     yield without({"monitoring.silent": ["hosts-missing"]}, ADDED, told)
     budget = {"monitoring.budget": {"billing_account": "01ABCD-23EF45-678901", "amount": 1_000_000}}

@@ -50,18 +50,27 @@ def test_on_gke_its_account_writes_as_itself() -> None:
     grant = found["metrics-writer-metrics"]
     assert grant["role"] == ROLE
     assert grant["member"].endswith(f".svc.id.goog/subject/ns/{NAMESPACE}/sa/{NAME}")
-    assert found["queue-metrics-namespace"]["metadata"]["labels"] == {
-        "pod-security.kubernetes.io/enforce": "restricted"
-    }
-    assert found["queue-metrics-closed"]["spec"] == {"podSelector": {}, "policyTypes": ["Ingress"]}
 
 
-def test_without_gke_it_writes_as_its_host() -> None:
+def test_without_gke_it_is_known_by_the_pool_of_the_cluster() -> None:
     found = registered("self-managed")
-    assert "metrics-writer-metrics" not in found
+    grant = found["metrics-writer-metrics"]
+    assert grant["role"] == ROLE
+    assert grant["member"].startswith("principalSet://iam.googleapis.com/")
+    assert grant["member"].endswith(f"/attribute.namespace/{NAMESPACE}")
     pod = found["queue-metrics-deployment"]["spec"]["template"]["spec"]
-    assert pod["hostNetwork"] is True
-    assert pod["containers"][0]["readinessProbe"]["httpGet"]["host"] == "127.0.0.1"
+    [volume] = [each for each in pod["volumes"] if "projected" in each]
+    assert "serviceAccountToken" in volume["projected"]["sources"][0]
+    assert json.loads(found["queue-metrics-credential"]["data"]["credential.json"])["type"] == "external_account"
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+def test_its_pod_has_no_privilege(cluster: str) -> None:
+    found = registered(cluster)
+    labels = found["queue-metrics-namespace"]["metadata"]["labels"]
+    assert labels == {"pod-security.kubernetes.io/enforce": "restricted"}
+    assert "hostNetwork" not in found["queue-metrics-deployment"]["spec"]["template"]["spec"]
+    assert found["queue-metrics-closed"]["spec"] == {"podSelector": {}, "policyTypes": ["Ingress"]}
 
 
 def test_other_settings_make_another_pod() -> None:
@@ -70,3 +79,13 @@ def test_other_settings_make_another_pod() -> None:
         for cluster in CLUSTERS
     }
     assert annotations["gke"] != annotations["self-managed"]
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_the_device_plugin_serves_metrics_where_the_platform_wants_them(wanted: bool) -> None:
+    monitoring = {"queue_metrics": "install", "device_metrics": wanted}
+    graph = recorded(raw(cluster=SELF_MANAGED, queues=QUEUES, monitoring=monitoring))
+    named = {request.name: json_format.MessageToDict(request.object) for request in graph.requests.values()}
+    [plugin, _agent] = named["device-plugin-daemons"]["spec"]["template"]["spec"]["containers"]
+    assert f"--enable-runtime-metrics={str(wanted).lower()}" in plugin["args"]
+    assert ("queue-metrics-pods-role-kube-system" in named) == wanted

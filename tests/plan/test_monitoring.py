@@ -93,6 +93,17 @@ def test_what_has_no_series_has_no_chart() -> None:
     assert not any(chart.section == "Queues" and chart.name in names(PLATFORMS["gke"])[0] for chart in CHARTS)
 
 
+def test_without_gke_chips_are_seen_where_the_device_plugin_is_read() -> None:
+    written = {**TOLD, "queue_metrics": "install", "device_metrics": True}
+    platform = load({"s": SINGLE}, queues=QUEUE["queues"], cluster={"kind": "self-managed"}, monitoring=written)
+    shown, told = names(platform)
+    assert {"duty-cycle", "idle-chips", "memory"} <= shown
+    assert "tensorcore" not in shown
+    assert "idle-chips" in told
+    [query] = [plan.query for plan in charts(platform) if plan.chart.name == "memory"]
+    assert query == 'max by (model) (100 * memory_used_node{cluster="tpu"} / memory_total_node{cluster="tpu"})'
+
+
 def test_missing_hosts_are_counted_by_the_groups_of_the_plan() -> None:
     [query] = [plan.query for plan in charts(PLATFORMS["self-managed"]) if plan.chart.name == "hosts-missing"]
     assert "(4 - max by (instance_group_name) (compute_googleapis_com:instance_group_size{" in query

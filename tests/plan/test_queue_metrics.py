@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from plan.monitoring import alerts, charts
-from plan.queue_metrics import TOKEN, arguments, installed, settings
+from plan.queue_metrics import TOKEN, installed, settings
 from tests.platforms import SELF_MANAGED, load
 
 QUEUES = {"q": {"namespaces": ["a"], "slices": {"train": 1}}}
@@ -55,5 +55,18 @@ def test_it_has_no_credential_but_the_file_that_the_kubelet_renews(cluster: str)
         assert job["scheme"] == "https"
 
 
-def test_nobody_reaches_it_in_the_network_of_a_host() -> None:
-    assert "--web.listen-address=127.0.0.1:19090" in arguments(platform("self-managed"))
+def test_the_device_plugin_is_read_where_the_platform_wants_it() -> None:
+    told = {"queue_metrics": "install", "device_metrics": True}
+    [*_, plugin] = yaml.safe_load(settings(load(cluster=SELF_MANAGED, queues=QUEUES, monitoring=told)))[
+        "scrape_configs"
+    ]
+    assert plugin["job_name"] == "tpu-device-plugin"
+    assert "authorization" not in plugin  # its endpoint asks nobody, so the token is not sent there
+    assert {"source_labels": ["__meta_kubernetes_pod_ip"], "target_label": "__address__", "replacement": "$1:2112"} in (
+        plugin["relabel_configs"]
+    )
+    [kept] = plugin["metric_relabel_configs"]
+    for name in ("duty_cycle_node", "memory_used_node", "memory_total_node"):
+        assert re.fullmatch(kept["regex"], name)
+    jobs = [job["job_name"] for job in yaml.safe_load(settings(platform("self-managed")))["scrape_configs"]]
+    assert jobs == ["kueue", "jobset"]

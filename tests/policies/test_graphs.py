@@ -35,9 +35,15 @@ FURTHER: dict[str, dict[str, Any]] = {
     "told": {
         "monitoring": {
             "notify": ["ops@example.com"],
-            "queue_metrics": "own",
+            "queue_metrics": "install",
             "budget": {"billing_account": "01ABCD-23EF45-678901", "amount": 20_000},
         }
+    },
+    "read": {
+        "cluster": {"kind": "self-managed"},
+        "slices": {"serve": {"machine_type": "ct6e-standard-1t", "topology": "1x1"}},
+        "queues": {"serve": {"namespaces": ["serve"], "slices": {"serve": 1}}},
+        "monitoring": {"queue_metrics": "install", "device_metrics": True},
     },
     "federated": {
         "cluster": {"kind": "self-managed"},

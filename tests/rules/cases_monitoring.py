@@ -1,11 +1,12 @@
 """Cases of rules about monitoring."""
 
-from tests.platforms import EXISTING, EXISTING_NETWORK
+from tests.platforms import EXISTING, EXISTING_NETWORK, SELF_MANAGED
 from tests.rules.cases import V6E, Case
 
 QUEUE = {"queues": {"q": {"namespaces": ["a"], "slices": {"s": 1}}}}
 TOLD = {"notify": ["ops@example.com"]}
 JOINED = {"cluster": EXISTING, "network": EXISTING_NETWORK}
+READ = {"queue_metrics": "install", "device_metrics": True}
 THRESHOLDS = {"thresholds": {"idle_for": "4h"}}
 
 
@@ -73,6 +74,38 @@ ERRORS = [
         (V6E, {"monitoring": {"queue_metrics": "own"}, **QUEUE}),
     ),
     Case(
+        "device-metrics",
+        (V6E, {"monitoring": READ, **QUEUE}),
+        "monitoring.device_metrics",
+        "GKE reads what chips do by itself",
+        "leave it out",
+        (V6E, {"monitoring": READ, **QUEUE, "cluster": SELF_MANAGED}),
+    ),
+    Case(
+        "device-metrics",
+        (V6E, {"monitoring": {**READ, "queue_metrics": "own"}, **QUEUE, **JOINED}),
+        "monitoring.device_metrics",
+        "somebody else runs",
+        "leave it out",
+        (V6E, {"monitoring": {"queue_metrics": "own"}, **QUEUE, **JOINED}),
+    ),
+    Case(
+        "device-metrics",
+        (V6E, {"monitoring": {**READ, "queue_metrics": "own"}, **QUEUE, "cluster": SELF_MANAGED}),
+        "monitoring.device_metrics",
+        "nothing collects",
+        "add monitoring.queue_metrics: install",
+        (V6E, {"monitoring": READ, **QUEUE, "cluster": SELF_MANAGED}),
+    ),
+    Case(
+        "device-metrics",
+        ({**V6E, "devices": "dra"}, {"monitoring": READ, **QUEUE, "cluster": SELF_MANAGED}),
+        "monitoring.device_metrics",
+        "no slice uses the device plugin",
+        "leave it out",
+        (V6E, {"monitoring": READ, **QUEUE, "cluster": SELF_MANAGED}),
+    ),
+    Case(
         "queue-metrics-identity",
         (V6E, {"monitoring": {"queue_metrics": "install"}, **QUEUE, **JOINED}),
         "monitoring.queue_metrics",
@@ -114,5 +147,13 @@ WARNINGS = [
         "alerts do not see what chips of s do",
         "with monitoring.queue_metrics also those about idle chips",
         (V6E, {"monitoring": TOLD}),
+    ),
+    Case(
+        "no-device-metrics",
+        (V6E, {"monitoring": TOLD, "cluster": SELF_MANAGED}),
+        "monitoring.notify",
+        "alerts do not see what chips of s do (without GKE)",
+        "alerts about hosts and slices remain",
+        (V6E, {"monitoring": {**TOLD, **READ}, **QUEUE, "cluster": SELF_MANAGED}),
     ),
 ]

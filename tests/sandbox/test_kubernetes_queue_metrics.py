@@ -169,7 +169,7 @@ def _settings(cluster: QueueCluster, folder: Path) -> dict[str, Any]:
         user["user"] = {"tokenFile": str(token)}
     kubeconfig = folder / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(access))
-    namespaces = {target.chart.release: target.chart.namespace for target in targets()}
+    namespaces = {target.job: target.namespace for target in targets(PLATFORM)}
     for job in settings["scrape_configs"]:
         address = cluster.address(SERVICES[job["job_name"]], namespaces[job["job_name"]])
         job["authorization"] = {"credentials_file": str(token)}
@@ -209,6 +209,13 @@ def test_the_collector_finds_every_controller(lab: Lab) -> None:
     assert labels["pod"].startswith("kueue-controller-manager-")
     kept = {name for name in lab.found.names() if name != "up" and not name.startswith("scrape_")}
     assert {name.partition("_")[0] for name in kept} <= {"kueue", "jobset"}
+
+
+def test_its_namespace_admits_its_pod(lab: Lab) -> None:
+    """Pod Security enforces `restricted` there."""
+    labels = (lab.client.get("v1", "Namespace", NAMESPACE) or {})["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    within(PATIENCE, lambda: lab.client.list_all("v1", "Pod", NAMESPACE))
 
 
 def test_idle_queues_own_chips_that_nobody_uses(lab: Lab) -> None:
