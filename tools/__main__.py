@@ -241,8 +241,8 @@ def recover(
 ) -> None:
     """Bring a stack back after a killed update or a lost state: unlock, adopt what exists, settle helm, refresh.
 
-    It deletes nothing unless --uninstall says so. Exit code 0: nothing is left to do by hand. 1: something is, or the
-    configuration has errors. 2: the stack cannot be read, or wrong usage.
+    It deletes nothing unless --uninstall says so. Exit code 1: something is left to do, or the configuration has
+    errors. 2: the stack cannot be read, or wrong usage.
     """
     import sys
 

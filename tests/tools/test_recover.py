@@ -431,13 +431,17 @@ def test_a_resource_is_looked_up_by_its_own_inputs() -> None:
 
 
 def test_an_unknown_input_comes_from_what_it_names() -> None:
-    cluster = resource("gcp:container/cluster:Cluster", {"name": "tpu"})
-    inputs = {"name": "serve", "location": "r", "cluster": UNKNOWN}
+    cluster = resource("gcp:container/cluster:Cluster", {"name": "tpu", "location": "r"})
+    inputs = {"name": "serve", "cluster": UNKNOWN}
     found = asked(
-        POOL, inputs, {POOLS: {"status": "RUNNING"}}, depends={"cluster": (cluster.urn,)}, others={cluster.urn: cluster}
+        POOL,
+        inputs,
+        {POOLS: {"status": "RUNNING"}},
+        depends={"cluster": (cluster.urn,)},
+        others={cluster.urn: cluster},
     )
     identity = "projects/p/locations/r/clusters/tpu/nodePools/serve"
-    assert found == Finding("present", identity, ours="in the cluster tpu")
+    assert found == Finding("present", identity, ours="in projects/p/locations/r/clusters/tpu")
     assert asked(POOL, inputs, {}) == Finding("unknown", why="its cluster is not known yet")
 
 
@@ -588,3 +592,114 @@ def test_without_a_stack_that_can_be_read_it_says_so(monkeypatch: pytest.MonkeyP
     shown = CliRunner().invoke(app, ["recover", "-s", "dev", "--yes"])
     assert shown.exit_code == 2
     assert "error: pulumi stack export: error: no stack named 'dev' found" in shown.output
+
+
+class Scripted(runner.Engine):
+    """An engine whose stack changes as its commands say; `fails`: the command that does not work, with its error."""
+
+    def __init__(self, fails: tuple[str, str] = ("", "")) -> None:
+        super().__init__(Path(), "killed")
+        self.row = json.loads((CHECKPOINTS / "killed-cluster.json").read_text())
+        self.calls: list[str] = []
+        self.fails = fails
+
+    def _call(self, name: str) -> None:
+        self.calls.append(name)
+        if self.fails[0] == name:
+            raise EngineError(self.fails[1])
+
+    def backend(self) -> str:
+        return "s3://state"
+
+    def export(self) -> Any:
+        return self.row
+
+    def preview(self) -> Any:
+        self._call("preview")
+        return {"changeSummary": {"same": 4, "create": 1}, "steps": STEPS[2:3]}
+
+    def cancel(self) -> None:
+        self._call("cancel")
+
+    def adopt(self, file: Mapping[str, object], *, protect: bool) -> None:
+        self._call("import")
+        deployment = self.row["deployment"]
+        deployment["resources"].append({**deployment["pending_operations"][0]["resource"], "id": CLUSTER_ID})
+
+    def refresh(self, *, forget: bool) -> None:
+        self._call(f"refresh {forget}")
+        if forget:
+            self.row["deployment"]["pending_operations"] = []
+
+
+ABSENT = Finding("absent")
+
+
+class Looks(runner.Looker):
+    """Finds one thing after the other of the cluster, and what is given of all else."""
+
+    def __init__(self, *cluster: Finding, network: Finding = ABSENT) -> None:
+        self.cluster, self.network = list(cluster), network
+
+    def look(self, resources: Any, others: Any) -> dict[str, Finding]:
+        return {
+            each.urn: self.network
+            if each.name == "network-vpc"
+            else self.cluster.pop(0)
+            if len(self.cluster) > 1
+            else self.cluster[0]
+            for each in resources
+        }
+
+
+def recovery(engine: Scripted, looks: Looks, monkeypatch: pytest.MonkeyPatch, **told: Any) -> runner.Recovery:
+    monkeypatch.setattr(runner.time, "sleep", lambda _: None)
+    told = {"holder_is_gone": True, "ours": frozenset({"cluster-gke"}), **told}
+    return runner.Recovery(engine, looks, "tpu-platform", "killed", Told(**told), lambda _: True, lambda _: None)
+
+
+def test_it_waits_adopts_and_says_what_up_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Scripted()
+    looks = Looks(Finding("changing", CLUSTER_ID), Finding("changing", CLUSTER_ID), present(CLUSTER_ID))
+    report = recovery(engine, looks, monkeypatch).run(dry=False)
+    assert engine.calls == ["cancel", "import", "refresh True", "preview"]
+    assert [each.step for each in report.done][1] == "wait for cluster-gke"
+    assert report.recovered
+    assert report.up
+    assert report.up.counts["create"] == 1
+    assert [each.action for each in report.items.values()] == ["adopt"]
+
+
+def test_a_dry_run_runs_nothing_and_neither_does_a_person_who_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Scripted()
+    report = recovery(engine, Looks(present(CLUSTER_ID)), monkeypatch).run(dry=True)
+    refused = recovery(engine, Looks(present(CLUSTER_ID)), monkeypatch)
+    refused.agree = lambda _: False
+    assert refused.run(dry=False) == report
+    assert engine.calls == []
+    assert report.planned[0] == "pulumi cancel"
+    assert not report.recovered
+
+
+def test_a_step_that_fails_is_named_and_the_next_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Scripted(fails=("refresh True", "no network"))
+    report = recovery(engine, Looks(present(CLUSTER_ID)), monkeypatch).run(dry=False)
+    assert [(each.step.partition(" ")[2][:6], each.error) for each in report.done][-1] == ("refres", "no network")
+    assert report.left[-1].why == "no network"
+    assert not report.recovered
+    engine.fails, engine.calls = ("", ""), []
+    assert recovery(engine, Looks(present(CLUSTER_ID)), monkeypatch).run(dry=False).recovered
+    assert engine.calls == ["cancel", "refresh True", "preview"]
+
+
+def test_a_lock_that_only_the_engine_sees_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Scripted(fails=("import", "the stack is currently locked by 1 lock(s)"))
+    run = recovery(engine, Looks(present(CLUSTER_ID)), monkeypatch, holder_is_gone=False)
+    assert run.run(dry=False).left[-1].do == "when that process is gone: --holder-is-gone"
+    assert engine.calls == ["import"]
+
+
+def test_what_up_would_stumble_over_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = Looks(present(CLUSTER_ID), network=present("projects/p/global/networks/tpu"))
+    report = recovery(Scripted(), looks, monkeypatch).run(dry=False)
+    assert [(each.name, "--lost-state" in each.do) for each in report.left] == [("network-vpc", True)]

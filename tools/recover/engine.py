@@ -19,10 +19,6 @@ class EngineError(Exception):
     """A `pulumi` command failed; the message says which, and has the engine's own words."""
 
 
-class LockedError(EngineError):
-    """Somebody else has locked the stack, as far as the engine knows."""
-
-
 class Engine:
     """`pulumi` on one stack. `folder` has the project's Pulumi.yaml."""
 
@@ -74,8 +70,7 @@ class Engine:
             raise EngineError(f"pulumi cannot be run: {error.strerror} -> install pulumi") from None
         if done.returncode:
             words = _errors(done.stdout, done.stderr)
-            failed = LockedError if LOCKED in words else EngineError
-            raise failed(f"pulumi {' '.join(arguments[:2])}: {words}")
+            raise EngineError(f"pulumi {' '.join(arguments[:2])}: {words}")
         return done.stdout
 
 

@@ -135,9 +135,9 @@ ROWS: dict[str, Row] = {
     "gcp:container/nodePool:NodePool": _named(
         "container",
         "projects.locations.clusters.nodePools.get",
-        f"{_CLUSTER}/{{cluster}}/nodePools/{{name}}",
+        "{cluster}/nodePools/{name}",
         made="",
-        inside="in the cluster {cluster}",
+        inside="in {cluster}",
         changing=_WORKING,
         broken=("ERROR",),
     ),
@@ -233,12 +233,20 @@ class GoogleLook:
         return _judged(row, found, values) if found is not None else Finding("absent")
 
     def _values(self, resource: Resource, others: Mapping[str, Resource]) -> dict[str, str]:
-        """The resource's inputs that are plain text, with those of dashboards, and names of what it refers to."""
+        """The resource's inputs that are plain text, a dashboard's title, and what it takes from others."""
         inputs = {"project": self.project, **_dashboard(resource.inputs), **resource.inputs}
         for key, urns in resource.depends.items():
             if not known(inputs.get(key)) and len(urns) == 1 and urns[0] in others:
-                inputs[key] = _short_name(others[urns[0]].inputs)
+                inputs[key] = self._taken(key, others[urns[0]])
         return {key: value for key, value in inputs.items() if isinstance(value, str) and known(value)}
+
+    def _taken(self, key: str, other: Resource) -> Any:
+        """What a resource takes from another one under a key: a pool its cluster's id, all else a name."""
+        inputs = {"project": self.project, **other.inputs}
+        try:
+            return ROWS[other.type].id.format_map(inputs) if key == "cluster" else inputs.get(key) or inputs.get("name")
+        except KeyError:
+            return None
 
 
 def _dashboard(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -247,10 +255,6 @@ def _dashboard(inputs: Mapping[str, Any]) -> dict[str, Any]:
         return {"displayName": json.loads(text)["displayName"]} if known(text) and isinstance(text, str) else {}
     except (ValueError, KeyError, TypeError):
         return {}
-
-
-def _short_name(inputs: Mapping[str, Any]) -> Any:
-    return inputs.get("name") or inputs.get("workloadIdentityPoolId")
 
 
 def _judged(row: Row, found: Json, values: Mapping[str, str]) -> Finding:

@@ -19,6 +19,7 @@ from tools.preflight.cloud import NoConnectionError, RefusedError
 from tools.recover import plan as steps
 from tools.recover.checkpoint import Checkpoint, Resource, preview, read
 from tools.recover.engine import LOCKED, Engine, EngineError, Helm, HelmError
+from tools.recover.findings import Findings
 from tools.recover.lock import Holder, holders
 from tools.recover.look import Looker
 from tools.recover.plan import Left, Plan, Told, import_file, plan, upgrades_of, wanted_of
@@ -29,7 +30,8 @@ WAIT_SECONDS = 5
 PATIENCE = timedelta(minutes=45)
 """How long Google may take for what it is at: longer than a cluster takes."""
 SETTLING = timedelta(seconds=20)
-"""How long a request that was under way may take to show: what does not exist is looked up again after that."""
+"""How long a request that was under way may take to show, and plugins of a killed engine to notice: what does not
+exist, or is half made, is looked up again after that."""
 
 
 @dataclass
@@ -96,14 +98,7 @@ class Recovery:
         others = {**rows, **checkpoint.resources}
         asked = (*wanted, *upgrades_of(checkpoint))
         findings = self.looker.look(asked, others)
-        rest = _settling(checkpoint)
-        if (
-            recent
-            and rest
-            and any(
-                findings[op.resource.urn].state == "absent" for op in checkpoint.pending if op.resource.urn in findings
-            )
-        ):
+        if recent and (rest := _settling(checkpoint)) and _may_come(checkpoint, findings):
             time.sleep(rest)
             findings = self.looker.look(asked, others)
         interrupted = self.interrupted or bool(held)
@@ -190,6 +185,12 @@ def _settling(checkpoint: Checkpoint) -> float:
         return 0.0
     rest = SETTLING - (datetime.now(UTC) - checkpoint.saved)
     return max(0.0, min(rest, SETTLING).total_seconds())
+
+
+def _may_come(checkpoint: Checkpoint, findings: Findings) -> bool:
+    """Whether something is not there, or half made, that a plugin of the engine may still be making."""
+    pending = (each.resource.urn for each in checkpoint.pending)
+    return any(findings[urn].state in ("absent", "half-made") for urn in pending if urn in findings)
 
 
 def recover(
