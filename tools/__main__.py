@@ -229,6 +229,12 @@ def recover(
             metavar="NAME_OR_URN", help="Adopt this resource, although nothing shows that it is ours; repeatable."
         ),
     ] = None,
+    forget: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME_OR_URN", help="Do not adopt this resource, and forget that it was begun; repeatable."
+        ),
+    ] = None,
     uninstall: Annotated[
         bool, typer.Option("--uninstall", help="Uninstall half-made helm releases that no rollback completes.")
     ] = False,
@@ -263,7 +269,7 @@ def recover(
         typer.echo(plan_text(planned), err=True)
         return typer.confirm("Do this?", err=True)
 
-    told = Told(holder_is_gone, uninstall, lost_state, frozenset(ours or ()))
+    told = Told(holder_is_gone, uninstall, lost_state, frozenset(ours or ()), frozenset(forget or ()))
     try:
         report = run(
             platform,

@@ -13,7 +13,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
+import httplib2
 import pytest
 from typer.testing import CliRunner
 
@@ -131,6 +133,9 @@ def test_what_cannot_be_told_is_left_and_not_forgotten() -> None:
     assert [(each.name, each.why) for each in found.left] == [("cluster-gke", "Google answers 500: no")]
     again = planned(saved("killed-cluster"), {"cluster-gke": Finding("unknown", why="no")}, held=())
     assert again.steps == ()
+    told = replace(TOLD, forget=frozenset({"cluster-gke"}))
+    forgotten = planned(saved("killed-cluster"), {"cluster-gke": Finding("unknown", why="no")}, told, ())
+    assert (forgotten.steps, forgotten.left) == ((Refresh(("cluster-gke",)),), ())
 
 
 @pytest.mark.parametrize(
@@ -478,6 +483,23 @@ def test_a_dashboard_is_known_by_its_title_if_only_one_has_it() -> None:
     assert asked(kind, inputs, {"projects.dashboards.list": [rows[0], rows[0]]}).state == "unknown"
 
 
+def test_a_template_whose_name_the_provider_made() -> None:
+    kind, method = "gcp:compute/instanceTemplate:InstanceTemplate", "instanceTemplates.list"
+    rows = [{"name": "tpu-a-20261123105"}, {"name": "tpu-a-b-20261123105"}, {"name": "tpu-a-20261123106"}]
+    found = asked(kind, {"namePrefix": "tpu-a-"}, {method: rows[:2]})
+    assert found.id == "projects/p/global/instanceTemplates/tpu-a-20261123105"
+    assert asked(kind, {"namePrefix": "tpu-a-"}, {method: rows[1:2]}).state == "absent"
+    assert asked(kind, {"namePrefix": "tpu-a-"}, {method: rows}).state == "unknown"
+    assert asked(kind, {"name": "t"}, {"instanceTemplates.get": {}}).id == "projects/p/global/instanceTemplates/t"
+
+
+def test_what_google_keeps_as_deleted_is_unknown() -> None:
+    pool = {"workloadIdentityPoolId": "w"}
+    kind, method = "gcp:iam/workloadIdentityPool:WorkloadIdentityPool", "projects.locations.workloadIdentityPools.get"
+    assert asked(kind, pool, {method: {"state": "DELETED"}}).state == "unknown"
+    assert asked(kind, pool, {method: {"state": "ACTIVE"}}).state == "present"
+
+
 def test_a_nat_lies_in_its_router() -> None:
     inputs = {"name": "n", "region": "r", "router": "one"}
     kind = "gcp:compute/routerNat:RouterNat"
@@ -703,3 +725,36 @@ def test_what_up_would_stumble_over_is_named(monkeypatch: pytest.MonkeyPatch) ->
     looks = Looks(present(CLUSTER_ID), network=present("projects/p/global/networks/tpu"))
     report = recovery(Scripted(), looks, monkeypatch).run(dry=False)
     assert [(each.name, "--lost-state" in each.do) for each in report.left] == [("network-vpc", True)]
+
+
+class Recorder:
+    """Stands for the connection to Google: answers every request with nothing, and remembers its address."""
+
+    def __init__(self) -> None:
+        self.addresses: list[str] = []
+
+    def request(self, uri: str, *_: Any, **__: Any) -> tuple[Any, bytes]:
+        self.addresses.append(unquote(uri.partition("?")[0]))
+        return httplib2.Response({"status": 200, "content-type": "application/json"}), b"{}"
+
+
+class Anything(dict[str, str]):
+    """Every input, with its own name as its value."""
+
+    def __missing__(self, key: str) -> str:
+        return key
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_googles_own_client_knows_each_lookup(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Methods and parameters are those of Google's discovery documents, and the address is that of the import id."""
+    recorder = Recorder()
+    monkeypatch.setattr(Cloud, "_authorized", lambda _: recorder)
+    row = ROWS[kind]
+    values = Anything(cluster="projects/p/locations/l/clusters/c")
+    row.find(Cloud({}), values)
+    [address] = recorder.addresses
+    if kind in ("gcp:compute/routerNat:RouterNat", "gcp:logging/metric:Metric") or not row.id:
+        assert "/projects/project/" in address
+    else:
+        assert address.endswith(f"/{row.id.format_map(values)}")

@@ -94,13 +94,15 @@ class Item:
 
 @dataclass(frozen=True)
 class Told:
-    """What a person has told the command. `ours`: names or URNs of resources that are the platform's; `since`: when
+    """What a person has told the command. `ours`: names or URNs of resources that are the platform's;
+    `forget`: of those whose creation is not to be pending any more, whatever came of it; `since`: when
     the update began that was interrupted, as far as that is known."""
 
     holder_is_gone: bool = False
     uninstall: bool = False
     lost_state: bool = False
     ours: frozenset[str] = frozenset()
+    forget: frozenset[str] = frozenset()
     since: datetime | None = None
 
 
@@ -183,15 +185,21 @@ def _locked(holders: tuple[Holder, ...] | None, told: Told) -> tuple[Left, ...]:
 
 def _sort(into: _Sorted, resource: Resource, finding: Finding, told: Told) -> None:
     found = _words(finding)
-    if finding.state in ("again", "absent"):
+    if {resource.name, resource.urn} & told.forget:
+        into.note(resource, found, "forget, as you say")
+    elif finding.state in ("again", "absent"):
         into.note(resource, found, "`up` makes it")
     elif finding.state == "changing":
         into.note(resource, found, "wait")
         into.waits.append(resource.name)
     elif finding.state == "unknown":
-        into.leave(resource, found, finding.why, "run this command again when that can be told")
+        into.leave(
+            resource, found, finding.why, f"run this command again when that can be told, or --forget {resource.name}"
+        )
     elif doubt := _doubt(resource, finding, told):
-        into.leave(resource, found, doubt, f"if it is this platform's: --ours {resource.name}")
+        into.leave(
+            resource, found, doubt, f"if it is this platform's: --ours {resource.name}; else --forget {resource.name}"
+        )
     elif finding.state == "half-made":
         _sort_half_made(into, resource, finding, told)
     else:
