@@ -255,7 +255,7 @@ def recover(
     from platform_config.reading import stack_name
     from tools.recover.checkpoint import CheckpointError
     from tools.recover.engine import EngineError
-    from tools.recover.plan import Plan, Told
+    from tools.recover.plan import NamesError, Plan, Told
     from tools.recover.report import as_json as to_json
     from tools.recover.report import as_text, plan_text
     from tools.recover.run import recover as run
@@ -282,7 +282,7 @@ def recover(
             agree=agree,
             say=lambda line: typer.echo(line, err=True),
         )
-    except (EngineError, CheckpointError) as error:
+    except (EngineError, CheckpointError, NamesError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(USAGE_ERROR) from None
     typer.echo(to_json(report) if as_json else as_text(report))

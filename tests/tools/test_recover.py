@@ -33,6 +33,7 @@ from tools.recover.lock import Holder, holders
 from tools.recover.plan import (
     Adopt,
     Connect,
+    NamesError,
     Plan,
     Refresh,
     Settle,
@@ -719,6 +720,12 @@ def test_a_lock_that_only_the_engine_sees_is_named(monkeypatch: pytest.MonkeyPat
     run = recovery(engine, Looks(present(CLUSTER_ID)), monkeypatch, holder_is_gone=False)
     assert run.run(dry=False).left[-1].do == "when that process is gone: --holder-is-gone"
     assert engine.calls == ["import"]
+
+
+def test_a_name_that_nothing_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = recovery(Scripted(), Looks(present(CLUSTER_ID)), monkeypatch, forget=frozenset({"clutser-gke"}))
+    with pytest.raises(NamesError, match="nothing that was begun is called clutser-gke; there is: cluster-gke"):
+        run.run(dry=False)
 
 
 def test_what_up_would_stumble_over_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

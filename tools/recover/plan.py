@@ -172,6 +172,19 @@ def _refresh(checkpoint: Checkpoint, sorted_: _Sorted, interrupted: bool) -> Ite
         yield Refresh(tuple(each.name for each in creating))
 
 
+class NamesError(Exception):
+    """A person has named a resource that is not one of those that are looked up."""
+
+
+def check_names(told: Told, wanted: Iterable[Resource], checkpoint: Checkpoint) -> None:
+    """Raises NamesError for names in `ours` and `forget` that nothing here has; what is adopted already counts."""
+    missing = tuple(wanted)
+    names = {name for each in (*missing, *checkpoint.resources.values()) for name in (each.name, each.urn)}
+    if strange := sorted((told.ours | told.forget) - names):
+        there = ", ".join(sorted(each.name for each in missing)) or "nothing"
+        raise NamesError(f"nothing that was begun is called {', '.join(strange)}; there is: {there}")
+
+
 def _locked(holders: tuple[Holder, ...] | None, told: Told) -> tuple[Left, ...]:
     """What to say where the lock may not be taken away."""
     if told.holder_is_gone:

@@ -22,7 +22,7 @@ from tools.recover.engine import LOCKED, Engine, EngineError, Helm, HelmError
 from tools.recover.findings import Findings
 from tools.recover.lock import Holder, holders
 from tools.recover.look import Looker
-from tools.recover.plan import Left, Plan, Told, import_file, plan, upgrades_of, wanted_of
+from tools.recover.plan import Left, Plan, Told, check_names, import_file, plan, upgrades_of, wanted_of
 from tools.recover.report import Done, Report, words
 
 MAX_ROUNDS = 10
@@ -50,7 +50,11 @@ class Recovery:
     unlocked: bool = False
 
     def run(self, *, dry: bool) -> Report:
-        """What was found, done and left. Raises EngineError and CheckpointError where the stack cannot be read."""
+        """What was found, done and left.
+
+        Raises EngineError and CheckpointError where the stack cannot be read, NamesError where what a person has told
+        does not fit it.
+        """
         report = Report(self.stack, self._begin())
         until = time.monotonic() + PATIENCE.total_seconds()
         for _ in self._rounds(until):
@@ -94,6 +98,8 @@ class Recovery:
         checkpoint, held = read(self.engine.export()), self._held()
         creates = preview(self.engine.preview()).creates if self.told.lost_state else ()
         wanted = wanted_of(checkpoint, creates)
+        if recent:
+            check_names(self.told, wanted, checkpoint)
         rows = {each.urn: each for each in (*creates, *(op.resource for op in checkpoint.pending))}
         others = {**rows, **checkpoint.resources}
         asked = (*wanted, *upgrades_of(checkpoint))
