@@ -26,7 +26,7 @@ def test_a_lost_state_is_adopted_without_replacing_anything(project: Project) ->
     known, inventory = identities(project), project.session.inventory()
     project.succeed("stack", "rm", STACK, "--force", "--preserve-config", "--yes")
     project.succeed("stack", "init", STACK)
-    report = recover(project, STACK)
+    report = recover(project, STACK, "--lost-state")
     assert not {"replace", "delete"} & report["up"]["counts"].keys(), report["up"]
     assert identities(project) == known
     project.up(STACK)

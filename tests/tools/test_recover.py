@@ -371,10 +371,8 @@ def test_a_lost_state_is_adopted_from_outside_to_inside() -> None:
     assert [type(each) for each in connected.steps] == [Adopt]
 
 
-def test_an_empty_checkpoint_is_a_lost_state() -> None:
-    assert read({"deployment": {}}).is_empty
-    assert read({"deployment": None}).is_empty
-    assert not saved("killed-cluster").is_empty
+def test_a_stack_without_resources_is_read() -> None:
+    assert read({"deployment": {}}) == read({"deployment": None}) == Checkpoint({}, ())
 
 
 # --- looking up -------------------------------------------------------------------------------------------------------

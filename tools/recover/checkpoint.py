@@ -65,11 +65,6 @@ class Checkpoint:
     saved: datetime | None = None
 
     @property
-    def is_empty(self) -> bool:
-        """Whether it has nothing that exists outside the engine."""
-        return not any(each.custom and not each.type.startswith(PROVIDER) for each in self.resources.values())
-
-    @property
     def first_made(self) -> datetime | None:
         """When the first resource was made, as far as the engine has noted that."""
         return min((each.made for each in self.resources.values() if each.made), default=None)

@@ -36,6 +36,10 @@ class Finding:
     note: str = ""
     release: Release | None = None
 
+    @property
+    def exists(self) -> bool:
+        return self.state in ("present", "changing", "half-made")
+
 
 Findings = Mapping[str, Finding]
 """By URN."""

@@ -42,6 +42,10 @@ class Report:
                 self.items[key] = item
         self.left = planned.left
 
+    def fail(self, why: str, do: str) -> None:
+        """Notes what keeps the command from going on."""
+        self.left += (Left(self.stack, why, do),)
+
     @property
     def failed(self) -> bool:
         return any(each.error for each in self.done)

@@ -27,6 +27,7 @@ from tools.recover.report import Done, Report, words
 
 MAX_ROUNDS = 10
 WAIT_SECONDS = 5
+FIX = "remove the cause, then run this command again"
 PATIENCE = timedelta(minutes=45)
 """How long Google may take for what it is at: longer than a cluster takes."""
 SETTLING = timedelta(seconds=20)
@@ -58,7 +59,13 @@ class Recovery:
         report = Report(self.stack, self._begin())
         until = time.monotonic() + PATIENCE.total_seconds()
         for _ in self._rounds(until):
-            planned, checkpoint, others = self._plan(recent=not report.done)
+            try:
+                planned, checkpoint, others = self._plan(recent=not report.done)
+            except EngineError as error:
+                if not report.done:
+                    raise
+                report.fail(str(error), FIX)
+                break
             report.take(planned)
             if dry or not planned.steps:
                 break
@@ -68,7 +75,7 @@ class Recovery:
             if not self._do_all(planned, checkpoint, others, report):
                 break
         else:
-            report.left += (Left(self.stack, "there is still something to do", "run this command again"),)
+            report.fail("there is still something to do", "run this command again")
         report.dry = dry
         if not dry and not report.failed and not report.locked:
             self._look_ahead(report)
@@ -82,12 +89,11 @@ class Recovery:
             yield self._tries
 
     def _begin(self) -> tuple[Holder, ...] | None:
-        """Who holds the lock; and the time from which on things may be this platform's, and the mode of the run."""
+        """Who holds the lock; and notes the time from which on things may be this platform's."""
         held = self._held()
         checkpoint = read(self.engine.export())
         since = min((each.since for each in held or () if each.since), default=None) or checkpoint.first_made
-        lost = self.told.lost_state or (checkpoint.is_empty and not checkpoint.pending)
-        self.told = replace(self.told, since=since, lost_state=lost)
+        self.told = replace(self.told, since=since)
         return held
 
     def _held(self) -> tuple[Holder, ...] | None:
@@ -125,14 +131,9 @@ class Recovery:
             report.done.append(Done(words(step), error))
             if error:
                 self.say(error)
-                report.left += (Left(self.stack, error, self._after(error)),)
+                report.fail(error, "when that process is gone: --holder-is-gone" if LOCKED in error else FIX)
                 return False
         return True
-
-    def _after(self, error: str) -> str:
-        if LOCKED in error:
-            return "when that process is gone: --holder-is-gone"
-        return "remove the cause, then run this command again"
 
     def _do(self, step: steps.Step, checkpoint: Checkpoint, others: Mapping[str, Resource]) -> str:
         """Does one step; returns what went wrong, or nothing."""
@@ -171,18 +172,18 @@ class Recovery:
         try:
             report.up = preview(self.engine.preview())
         except EngineError as error:
-            report.left += (Left(self.stack, str(error), "remove the cause, then run this command again"),)
+            report.fail(str(error), FIX)
             return
         checkpoint = read(self.engine.export())
         wanted = wanted_of(checkpoint, report.up.creates)
         others = {**{each.urn: each for each in report.up.creates}, **checkpoint.resources}
         named = {each.name for each in report.left}
-        for urn, finding in self.looker.look(wanted, others).items():
-            name = urn.rpartition("::")[2]
-            if finding.state in ("present", "changing", "half-made") and name not in named:
-                why = "it exists, and the state does not know it, so `up` will fail"
-                do = f"if it is this platform's: python -m tools recover -s {self.stack} --lost-state"
-                report.left += (Left(name, why, do),)
+        found = self.looker.look(wanted, others)
+        names = [each.name for each in wanted if found[each.urn].exists and each.name not in named]
+        if names:
+            why = "the state does not know what exists, so `up` will fail"
+            do = f"if it is this platform's: python -m tools recover -s {self.stack} --lost-state"
+            report.left += (Left(", ".join(names), why, do),)
 
 
 def _settling(checkpoint: Checkpoint) -> float:
