@@ -344,7 +344,8 @@ OLD = {"network-vpc": present("projects/p/global/networks/tpu", -9e4), "namespac
 def test_a_lost_state_is_adopted_from_outside_to_inside() -> None:
     creates = preview({"steps": STEPS}).creates
     found = planned(EMPTY, OLD, LOST, (), creates)
-    [adopt] = found.steps
+    adopt, connect = found.steps
+    assert connect == Connect()
     assert isinstance(adopt, Adopt)
     file = import_file(adopt, EMPTY, {each.urn: each for each in creates})
     assert file == {
@@ -362,8 +363,8 @@ def test_a_lost_state_is_adopted_from_outside_to_inside() -> None:
         ],
     }
     inside = tuple(each for each in creates if each.name != "network-vpc")
-    connect = planned(EMPTY, {"namespaces-a": OLD["namespaces-a"]}, LOST, (), inside)
-    assert connect.steps == (Connect(),)
+    only_inside = planned(EMPTY, {"namespaces-a": OLD["namespaces-a"]}, LOST, (), inside)
+    assert only_inside.steps == (Connect(),)
     provider = replace(creates[0], urn=ACCESS)
     connected = planned(
         replace(EMPTY, resources={ACCESS: provider}), {"namespaces-a": OLD["namespaces-a"]}, LOST, (), inside

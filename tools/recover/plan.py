@@ -291,7 +291,7 @@ def _adopt(checkpoint: Checkpoint, adoptions: Iterable[Adoption]) -> Iterator[St
         group = tuple(each for each in ready if each.resource.protect == protect)
         if group:
             yield Adopt(group, protect)
-    if later and not ready:
+    if later:
         yield Connect()
 
 

@@ -17,7 +17,7 @@ from plan.platform import Platform
 from tools.cluster_api import ClusterAwayError
 from tools.preflight.cloud import NoConnectionError, RefusedError
 from tools.recover import plan as steps
-from tools.recover.checkpoint import Checkpoint, Resource, preview, read
+from tools.recover.checkpoint import Checkpoint, Preview, Resource, preview, read
 from tools.recover.engine import LOCKED, Engine, EngineError, Helm, HelmError
 from tools.recover.findings import Findings
 from tools.recover.lock import Holder, holders
@@ -49,6 +49,8 @@ class Recovery:
     interrupted: bool = False
     """An update did not end, and the state was not brought up to date since."""
     unlocked: bool = False
+    ahead: Preview | None = None
+    """What `up` will do, as long as nothing was done since it was asked."""
 
     def run(self, *, dry: bool) -> Report:
         """What was found, done and left.
@@ -102,7 +104,8 @@ class Recovery:
     def _plan(self, *, recent: bool) -> tuple[Plan, Checkpoint, Mapping[str, Resource]]:
         """The plan of a round. `recent`: what does not exist may still come of requests that were under way."""
         checkpoint, held = read(self.engine.export()), self._held()
-        creates = preview(self.engine.preview()).creates if self.told.lost_state else ()
+        self.ahead = preview(self.engine.preview()) if self.told.lost_state else None
+        creates = self.ahead.creates if self.ahead else ()
         wanted = wanted_of(checkpoint, creates)
         if recent:
             check_names(self.told, wanted, checkpoint)
@@ -127,6 +130,7 @@ class Recovery:
                 time.sleep(WAIT_SECONDS)
                 continue
             self.say(words(step))
+            self.ahead = None
             error = self._do(step, checkpoint, others)
             report.done.append(Done(words(step), error))
             if error:
@@ -168,9 +172,8 @@ class Recovery:
 
     def _look_ahead(self, report: Report) -> None:
         """What `up` will do, and what of it would fail because it exists already."""
-        self.say("pulumi preview")
         try:
-            report.up = preview(self.engine.preview())
+            report.up = self.ahead or preview(self.engine.preview())
         except EngineError as error:
             report.fail(str(error), FIX)
             return
