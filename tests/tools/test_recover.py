@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from tools.__main__ import app
 from tools.cluster_api import ClusterApi, ClusterAwayError, RefusedReadError
-from tools.permission_table import GOOGLE
+from tools.permission_table import BILLING_ACCOUNT, GOOGLE
 from tools.preflight.cloud import Cloud, NoConnectionError, RefusedError
 from tools.recover import run as runner
 from tools.recover.checkpoint import UNKNOWN, Checkpoint, CheckpointError, Resource, preview, read
@@ -414,7 +414,7 @@ POOLS = "projects.locations.clusters.nodePools.get"
 
 
 def test_every_google_type_of_the_program_can_be_looked_up_or_made_again() -> None:
-    google = {name for name in GOOGLE if name.startswith("gcp:")}
+    google = {name for name in (*GOOGLE, *BILLING_ACCOUNT) if name.startswith("gcp:")}
     assert google == {*ROWS, *AGAIN}
     assert not set(ROWS) & set(AGAIN)
     used = {
@@ -761,6 +761,6 @@ def test_googles_own_client_knows_each_lookup(kind: str, monkeypatch: pytest.Mon
     row.find(Cloud({}), values)
     [address] = recorder.addresses
     if kind in ("gcp:compute/routerNat:RouterNat", "gcp:logging/metric:Metric") or not row.id:
-        assert "/projects/project/" in address
+        assert "/projects/project/" in address or "/billingAccounts/billingAccount/" in address
     else:
         assert address.endswith(f"/{row.id.format_map(values)}")

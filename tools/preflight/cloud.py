@@ -69,6 +69,7 @@ APIS = {
     "monitoring": Api("monitoring", "v3", "monitoringCustomEndpoint"),
     "dashboards": Api("monitoring", "v1", "monitoringCustomEndpoint"),
     "logging": Api("logging", "v2", "loggingCustomEndpoint"),
+    "budgets": Api("billingbudgets", "v1", "billingCustomEndpoint"),
     # accounts, roles, and pools of identities
     "iam": Api("iam", "v1", "iamBetaCustomEndpoint"),
     "projects": Api("cloudresourcemanager", "v3", "resourceManagerV3CustomEndpoint"),

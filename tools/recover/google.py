@@ -94,22 +94,26 @@ def _template(cloud: Cloud, values: Mapping[str, str]) -> Json | None:
     return rows[0] if rows else None
 
 
-def _with_title(api: str, collection: str) -> Found:
-    """The one of a collection with the title that was asked for; Google gives these resources their names."""
+def _with_title(api: str, method: str, **parent: str) -> Found:
+    """The one of a list with the title that was asked for; Google gives these resources their names.
+
+    `parent`: the method's parameter, a template over the inputs.
+    """
+    collection = method.split(".")[-2]
 
     def find(cloud: Cloud, values: Mapping[str, str]) -> Json | None:
-        path = f"projects.{collection}.list"
-        parent = {"parent" if collection == "dashboards" else "name": f"projects/{values['project']}"}
-        rows = [
-            each
-            for each in cloud.pages(api, path, collection, **parent)
-            if each.get("displayName") == values["displayName"]
-        ]
+        title = values["displayName"]
+        listed = cloud.pages(api, method, collection, **{key: text.format_map(values) for key, text in parent.items()})
+        rows = [each for each in listed if each.get("displayName") == title]
         if len(rows) > 1:
-            raise SeveralError(f"{len(rows)} {collection} have the title {values['displayName']}")
+            raise SeveralError(f"{len(rows)} {collection} have the title {title}")
         return rows[0] if rows else None
 
     return find
+
+
+def _titled(api: str, method: str, **parent: str) -> Row:
+    return Row("", _with_title(api, method, **parent), "", alike=("displayName",))
 
 
 class SeveralError(Exception):
@@ -195,12 +199,17 @@ ROWS: dict[str, Row] = {
         "projects/{project}/locations/{location}/repositories/{repositoryId}",
     ),
     # Monitoring
-    "gcp:monitoring/dashboard:Dashboard": Row("", _with_title("dashboards", "dashboards"), "", alike=("displayName",)),
-    "gcp:monitoring/alertPolicy:AlertPolicy": Row(
-        "", _with_title("monitoring", "alertPolicies"), "", alike=("displayName",)
+    "gcp:monitoring/dashboard:Dashboard": _titled(
+        "dashboards", "projects.dashboards.list", parent="projects/{project}"
     ),
-    "gcp:monitoring/notificationChannel:NotificationChannel": Row(
-        "", _with_title("monitoring", "notificationChannels"), "", alike=("displayName",)
+    "gcp:monitoring/alertPolicy:AlertPolicy": _titled(
+        "monitoring", "projects.alertPolicies.list", name="projects/{project}"
+    ),
+    "gcp:monitoring/notificationChannel:NotificationChannel": _titled(
+        "monitoring", "projects.notificationChannels.list", name="projects/{project}"
+    ),
+    "gcp:billing/budget:Budget": _titled(
+        "budgets", "billingAccounts.budgets.list", parent="billingAccounts/{billingAccount}"
     ),
     "gcp:logging/metric:Metric": Row(
         "{name}",
