@@ -157,13 +157,13 @@ def start(run: RunDirectory, plan: Plan, program_dir: Path, tick: toolchain.Tick
     """
     registry.require(adapter.load(program_dir).charts)
     pulumi = toolchain.engine(tick)
-    kubectl = toolchain.ensure(programs(plan.pods), tick)["kubectl"]
+    clients = toolchain.ensure(programs(plan.pods), tick)
     with run.hold() as lock:
         if lock is None:
             raise SandboxError(ALREADY_RUNNING)
         if run.root.exists():  # left by a sandbox that was killed
             run.clear()
-        _prepare(run, pulumi, kubectl, plan, program_dir)
+        _prepare(run, pulumi, clients, plan, program_dir)
         process = _start_emulator(run, plan, program_dir, lock)
         try:
             url = _wait_ready(run, process)
@@ -179,7 +179,7 @@ def programs(pods: choice.Choice) -> tuple[str, ...]:
     return (*KUBERNETES_BINARIES, *(toolchain.NODE_BINARIES if pods.real else ()))
 
 
-def _prepare(run: RunDirectory, pulumi: Path, kubectl: Path, plan: Plan, program_dir: Path) -> None:
+def _prepare(run: RunDirectory, pulumi: Path, clients: Mapping[str, Path], plan: Plan, program_dir: Path) -> None:
     run.root.mkdir(parents=True, mode=0o700)
     run.program_file.write_text(str(program_dir))
     run.backend.mkdir()
@@ -189,7 +189,8 @@ def _prepare(run: RunDirectory, pulumi: Path, kubectl: Path, plan: Plan, program
     run.token_file.write_text(secrets.token_hex(16))
     authority = CertificateAuthority(run.kubernetes / AUTHORITY)
     run.trust_file.write_text(Path(certifi.where()).read_text() + authority.pair.certificate.read_text())
-    origins = environment.install(run, pulumi, kubectl, plan.plugins)
+    origins = environment.install(run, pulumi, clients["kubectl"], plan.plugins)
+    (run.bin / "helm").symlink_to(clients["helm"])
     run.origins_file.write_text(json.dumps({**origins, "pods": plan.pods.words}))
 
 

@@ -215,6 +215,84 @@ def _watch(look: Callable[[], Any], every: int) -> None:
 
 
 @app.command()
+def recover(
+    stack: Annotated[str, typer.Option("-s", "--stack", help="Stack; its Pulumi.<stack>.yaml is read.")],
+    as_json: AsJson = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, and change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do what is planned without asking.")] = False,
+    holder_is_gone: Annotated[
+        bool, typer.Option("--holder-is-gone", help="Unlock: whoever holds the lock does not run any more.")
+    ] = False,
+    ours: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME_OR_URN", help="Adopt this resource, although nothing shows that it is ours; repeatable."
+        ),
+    ] = None,
+    forget: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME_OR_URN", help="Do not adopt this resource, and forget that it was begun; repeatable."
+        ),
+    ] = None,
+    uninstall: Annotated[
+        bool, typer.Option("--uninstall", help="Uninstall half-made helm releases that no rollback completes.")
+    ] = False,
+    lost_state: Annotated[
+        bool, typer.Option("--lost-state", help="Adopt all that the stack file names and that exists.")
+    ] = False,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Of the cluster, instead of the stack's own.")
+    ] = None,
+) -> None:
+    """Bring a stack back after a killed update or a lost state: unlock, adopt what exists, settle helm, refresh.
+
+    It deletes nothing unless --uninstall says so. Exit code 1: something is left to do, or the configuration has
+    errors. 2: the stack cannot be read, or wrong usage.
+    """
+    import sys
+
+    from platform_config.reading import stack_name
+    from tools.recover.checkpoint import CheckpointError
+    from tools.recover.engine import EngineError
+    from tools.recover.plan import NamesError, Plan, Told
+    from tools.recover.report import as_json as to_json
+    from tools.recover.report import as_text, plan_text
+    from tools.recover.run import recover as run
+
+    path = stack_file(stack, None)
+    platform = platform_of(path, as_json)
+
+    def agree(planned: Plan) -> bool:
+        if yes or not sys.stdin.isatty():
+            return yes
+        typer.echo(plan_text(planned), err=True)
+        return typer.confirm("Do this?", err=True)
+
+    told = Told(holder_is_gone, uninstall, lost_state, frozenset(ours or ()), frozenset(forget or ()))
+    try:
+        report = run(
+            platform,
+            path,
+            stack_name(path),
+            _provider_settings(path),
+            kubeconfig,
+            told,
+            dry=dry_run,
+            agree=agree,
+            say=lambda line: typer.echo(line, err=True),
+        )
+    except (EngineError, CheckpointError, NamesError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(USAGE_ERROR) from None
+    typer.echo(to_json(report) if as_json else as_text(report))
+    if not report.recovered:
+        if report.dry and not dry_run and not as_json:
+            typer.echo("nothing was done: --yes does it", err=True)
+        raise typer.Exit(CONFIGURATION_ERROR)
+
+
+@app.command()
 def pools(stack: Stack = None, file: File = None, as_json: AsJson = False) -> None:
     """List the node pools that TPU Provisioner has created in a stack's cluster. They are not in the stack's state.
 

@@ -101,6 +101,18 @@ class ClusterApi:
             if not more:
                 return found
 
+    def find(self, path: str) -> Json | None:
+        """What is at a path, such as an object or the list of an API's kinds; None for what does not exist.
+
+        Raises RefusedReadError, and ClusterAwayError.
+        """
+        try:
+            return self._get(path, {})
+        except RefusedReadError as error:
+            if error.status == http.client.NOT_FOUND:
+                return None
+            raise
+
     def _get(self, path: str, query: dict[str, str]) -> Json:
         connection = _Connection(self._path)
         try:

@@ -6,13 +6,12 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable
-from typing import Any
 
 import psutil
 
-from sandbox.kubernetes.releases import Helm
 from tests.sandbox.conftest import SLIM, Project
-from tests.sandbox.workloads import eventually, has_release
+from tests.sandbox.recovery import actions, recover
+from tests.sandbox.workloads import has_release
 
 CREATE_POOL = {"method": "POST", "path": "/nodePools$"}
 CREATE_NETWORK = {"method": "POST", "path": "/networks$"}
@@ -110,45 +109,29 @@ def test_after_ctrl_c_or_a_cancelled_job_the_next_up_goes_on(project: Project) -
     project.assert_clean("interrupted")
 
 
-def unlock(project: Project, stack: str) -> list[dict[str, Any]]:
-    """What a person does first after a kill; returns the resources whose creation was under way."""
-    refresh = ("refresh", "-s", stack, "--yes", "--skip-preview", "--clear-pending-creates")
-    assert "the stack is currently locked" in project.fail(*refresh)
-    project.succeed("cancel", "-s", stack, "--yes")
-    pending = project.state(stack).get("pending_operations") or []
-    project.succeed(*refresh)
-    assert not project.state(stack).get("pending_operations")
-    return [each["resource"] for each in pending if each["type"] == "creating"]
-
-
-def test_after_a_kill_the_stack_is_unlocked_and_what_was_being_made_is_adopted_or_removed(project: Project) -> None:
-    """SIGKILL: nothing is saved and the lock stays. Only a creation that was under way needs more than unlocking."""
+def test_after_a_kill_one_command_brings_the_stack_back(project: Project) -> None:
+    """SIGKILL: nothing is saved and the lock stays. What was being made is adopted, helm's releases are completed."""
     project.write_stack("killed", **SLIM)
     end(project, "killed", UP, during(CREATE_CLUSTER), signal.SIGKILL)
-    eventually("what was asked for goes on", lambda: "container.clusters" in project.session.inventory())
-    [cluster] = unlock(project, "killed")
-    name = cluster["urn"].rsplit("::", 1)[-1]
-    project.succeed(
-        *("import", cluster["type"], name, cluster_id(cluster["inputs"]), "--parent", f"parent={cluster['parent']}"),
-        *("-s", "killed", "--yes", "--skip-preview", "--protect=false", "--generate-code=false"),
-    )
+    assert "the stack is currently locked" in project.fail(*UP, "-s", "killed")
+    planned = recover(project, "killed", "--dry-run", code=1)
+    assert planned["lock"][0]["gone"]
+    assert planned["planned"][0] == "pulumi cancel"
+    assert not planned["done"]
+    report = recover(project, "killed")
+    assert actions(report) == {"cluster-gke": "adopt"}
+    [cluster] = [each for each in project.state("killed")["resources"] if each["urn"].endswith("::cluster-gke")]
+    assert cluster["parent"].endswith("::cluster")
+    assert not project.state("killed").get("pending_operations")
 
     end(project, "killed", UP, during_helm, signal.SIGKILL)
-    releases = unlock(project, "killed")  # several, where helm was at work on several
-    assert {each["type"] for each in releases} == {"kubernetes:helm.sh/v3:Release"}
-    assert "cannot re-use a name" in project.fail(*UP, "-s", "killed")
-    helm = Helm(project.session.run.kubeconfig)
-    for each in releases:
-        if helm.get(each["inputs"]["name"], each["inputs"]["namespace"]):  # else helm had not begun
-            helm.uninstall(each["inputs"]["name"], each["inputs"]["namespace"])
+    report = recover(project, "killed")
+    assert actions(report)["jobset-release"] == "helm rollback to revision 1, then adopt"
+    changes = {urn.rpartition("::")[2]: op for urn, op in report["up"]["changes"].items()}
+    assert changes.get("jobset-release", "update") == "update"
     project.up("killed")
     project.assert_clean("killed")
 
     end(project, "killed", DESTROY, during(DELETE_CLUSTER), signal.SIGKILL)
-    assert not unlock(project, "killed")
+    recover(project, "killed")
     project.destroy("killed")
-
-
-def cluster_id(inputs: dict[str, Any]) -> str:
-    """The id of a cluster, as the provider's import page spells it."""
-    return f"projects/{inputs['project']}/locations/{inputs['location']}/clusters/{inputs['name']}"

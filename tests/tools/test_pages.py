@@ -23,7 +23,7 @@ def test_what_the_pages_say_to_write_is_ignored() -> None:
     """B7 of users.md: kubeconfigs, states and previews were one `git add .` away from the repository."""
     lines = [line for page in PAGES for line in page.read_text().splitlines() if line.startswith("$ ")]
     written = {name for line in lines for name in WRITTEN.findall(line) if not name.startswith(("Pulumi.", "/"))}
-    assert {"kubeconfig", "preview.json", "state.json", "import.json"} <= written
+    assert {"kubeconfig", "preview.json", "state.json"} <= written
     ignored = {line.lstrip("/") for line in (ROOT / ".gitignore").read_text().splitlines()}
     assert written - ignored == set()
 

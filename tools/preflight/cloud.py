@@ -67,6 +67,11 @@ APIS = {
     "compute": Api("compute", "v1", "computeCustomEndpoint"),
     "container": Api("container", "v1", "containerCustomEndpoint"),
     "monitoring": Api("monitoring", "v3", "monitoringCustomEndpoint"),
+    "dashboards": Api("monitoring", "v1", "monitoringCustomEndpoint"),
+    "logging": Api("logging", "v2", "loggingCustomEndpoint"),
+    "budgets": Api("billingbudgets", "v1", "billingCustomEndpoint"),
+    # accounts, roles, and pools of identities
+    "iam": Api("iam", "v1", "iamBetaCustomEndpoint"),
     "projects": Api("cloudresourcemanager", "v3", "resourceManagerV3CustomEndpoint"),
     "secrets": Api("secretmanager", "v1", "secretManagerCustomEndpoint"),
     "storage": Api("storage", "v1", "storageCustomEndpoint"),
