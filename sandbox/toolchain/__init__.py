@@ -148,8 +148,14 @@ def _locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
         yield
 
 
+# The compiler spends a sixth of its time on collecting garbage with Go's own 100. The limit makes it collect as usual
+# where memory would become scarce.
+COMPILER = {"GOGC": "400", "GOMEMLIMIT": "3GiB"}
+
+
 def _environment() -> dict[str, str]:
-    return {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod -buildvcs=false", "GOTOOLCHAIN": "local"}
+    own = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod -buildvcs=false", "GOTOOLCHAIN": "local"}
+    return COMPILER | os.environ | own
 
 
 def _tail(log: Path, lines: int = 15) -> str:
