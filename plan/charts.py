@@ -6,7 +6,7 @@ from typing import Any
 
 from catalogue.labels import ACCELERATOR_LABEL, DRA_LABEL, TPU_TAINT
 from plan import kueue_configuration
-from plan.controller_sizes import jobset_size, kueue_size, lws_size
+from plan.controller_sizes import KUEUE_REPLICAS, jobset_size, kueue_size, lws_size
 from plan.hosts import on_system_pool
 from plan.platform import Platform
 from platform_config.self_managed import InCluster
@@ -93,7 +93,7 @@ def _kueue_values(platform: Platform) -> Values:
     return {
         "managerConfig": {"controllerManagerConfigYaml": configuration},
         "controllerManager": {
-            "replicas": 2,
+            "replicas": KUEUE_REPLICAS,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
             "nodeSelector": on_system_pool(platform),
             "podDisruptionBudget": {"enabled": True, "minAvailable": 1},

@@ -17,6 +17,12 @@ class Size:
         return {"requests": amounts, "limits": amounts}
 
 
+KUEUE_REPLICAS = 2
+"""They serve the webhooks of all queued namespaces, so one is there while the other goes."""
+ON_EVERY_NODE_MIB = 1024
+"""What pods that every node has ask for, rounded up."""
+
+
 def kueue_size(nodes: int) -> Size:
     """Kueue's size for that many nodes, as AI-Hypercomputer/xpk measured it (`utils/kueue.py`)."""
     return Size(max(2, round(0.004 * nodes, 1)), max(4096, 32 * nodes))

@@ -8,12 +8,15 @@ import pytest
 
 from plan import queue_metrics
 from plan.charts import JOBSET, KUEUE, LWS, Chart
-from plan.controller_sizes import Size, jobset_size, kueue_size, lws_size
+from plan.controller_sizes import ON_EVERY_NODE_MIB, Size, jobset_size, kueue_size, lws_size
+from plan.cpu_machines import memory_for_pods_mib, memory_mib
+from sandbox.google.machines import machine_type
+from sandbox.kubernetes.nodes import Pool
 from tests.platforms import SELF_MANAGED, load
 
 # e2-standard-4, the default machine: GKE keeps 80 millicores and 3.2 GiB of 4 CPU and 16 GiB for itself (GKE
 # documentation, plan node sizes), a kubelet of kubeadm less. 0.4 CPU and 1 GiB more are for pods that every node has.
-CPU, MEMORY_MIB = 4 - 0.08 - 0.4, 16384 - 3277 - 1024
+CPU, MEMORY_MIB = 4 - 0.08 - 0.4, 16384 - 3277 - ON_EVERY_NODE_MIB
 QUEUES = {"q": {"namespaces": ["a"], "slices": {"train": 1}}}
 
 
@@ -60,3 +63,13 @@ def test_kueue_keeps_a_replica_while_it_rolls() -> None:
     rolling = manager["strategy"]["rollingUpdate"]
     assert rolling == {"maxSurge": 0, "maxUnavailable": 1}
     assert manager["replicas"] - rolling["maxUnavailable"] >= manager["podDisruptionBudget"]["minAvailable"]
+
+
+@pytest.mark.parametrize("name", ["e2-standard-4", "e2-standard-32", "n2-highmem-64"])
+def test_what_a_node_has_for_pods_is_what_the_sandbox_gives_it(name: str) -> None:
+    """Both have it from GKE's documentation, each by itself."""
+    machine, memory = machine_type(name), memory_mib(name)
+    assert machine
+    assert memory == machine.memory_gb * 1024
+    offered = Pool("system", machine, 1, ("us-east5-b",), {}, ()).allocatable["memory"]
+    assert abs(int(offered.removesuffix("Mi")) - memory_for_pods_mib(memory)) <= 1

@@ -39,7 +39,7 @@ ERRORS = [
         "controllers-fit",
         (MANY | {"count": 8}, {"queues": {"q": {"namespaces": ["a"], "slices": {"s": 8}}}}),
         "cluster.system_pool.machine_type",
-        "522 nodes at most: Kueue asks for 16,704 MiB, and e2-standard-4 has 12,853 MiB",
+        "522 nodes at most: Kueue asks for 16,704 MiB in each of 2 pods, and all controllers for",
         "write e2-standard-8",
         (MANY | {"count": 4}, {"queues": {"q": {"namespaces": ["a"], "slices": {"s": 4}}}}),
     ),

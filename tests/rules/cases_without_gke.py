@@ -32,6 +32,15 @@ def control_plane(**settings: Any) -> dict[str, Any]:
 
 
 ERRORS = [
+    # Each pod alone would find room, and the pool does not grow.
+    Case(
+        "controllers-fit",
+        (V6E | {"topology": "16x16", "count": 5}, OWN | {"queues": {"q": {"namespaces": ["a"], "slices": {"s": 5}}}}),
+        "cluster.system_pool.machine_type",
+        "The pool has at most 2 nodes, and e2-standard-4 has 12,597 MiB for them",
+        "write e2-standard-8",
+        (V6E | {"topology": "16x16", "count": 4}, OWN | {"queues": {"q": {"namespaces": ["a"], "slices": {"s": 4}}}}),
+    ),
     *[
         Case(
             "generation-without-gke",
