@@ -30,12 +30,19 @@ class FederatedCredentials(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__(self.TYPE, name, None, opts)
-        written = audience.apply(lambda known: json.dumps(credential(known), indent=2))
         for namespace in federated_teams(platform):
-            k8s.core.v1.ConfigMap(
-                f"{name}-{namespace}",
-                metadata=k8s.meta.v1.ObjectMetaArgs(name=CONFIG_MAP, namespace=namespace),
-                data={CREDENTIAL: written},
-                opts=access.options(self, depends_on=namespaces[namespace]),
-            )
+            options = access.options(self, depends_on=namespaces[namespace])
+            credential_of_pods(f"{name}-{namespace}", namespace, audience, options)
         self.register_outputs({"namespaces": list(federated_teams(platform))})
+
+
+def credential_of_pods(
+    name: str, namespace: str, audience: pulumi.Output[str], options: pulumi.ResourceOptions
+) -> k8s.core.v1.ConfigMap:
+    """What tells pods of a namespace what to do with their token; `name`: of the resource. Nothing in it is secret."""
+    return k8s.core.v1.ConfigMap(
+        name,
+        metadata=k8s.meta.v1.ObjectMetaArgs(name=CONFIG_MAP, namespace=namespace),
+        data={CREDENTIAL: audience.apply(lambda known: json.dumps(credential(known), indent=2))},
+        opts=options,
+    )

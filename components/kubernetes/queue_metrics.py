@@ -1,7 +1,6 @@
 """The collector of queues' metrics, which writes them to Cloud Monitoring. It reads with its own short-lived token."""
 
 import hashlib
-import json
 from collections.abc import Sequence
 
 import pulumi
@@ -9,9 +8,10 @@ import pulumi_kubernetes as k8s
 
 from components.kubernetes.cluster_access import ClusterAccess
 from components.kubernetes.daemon_set import account_with_rights
+from components.kubernetes.federated_credentials import credential_of_pods
 from components.kubernetes.roles import role_named
 from components.kubernetes.tpu_provisioner import CONFIG_HASH, METADATA_SERVER
-from plan.federation import CONFIG_MAP, CREDENTIAL, DIRECTORY, TOKEN, TOKEN_SECONDS, credential, token_audience
+from plan.federation import CONFIG_MAP, CREDENTIAL, DIRECTORY, TOKEN, TOKEN_SECONDS, token_audience
 from plan.hosts import on_system_pool
 from plan.platform import Platform
 from plan.queue_metrics import IMAGE, NAME, NAMESPACE, PORT, SETTINGS, SIZE, arguments, settings, targets
@@ -56,7 +56,10 @@ class QueueMetrics(pulumi.ComponentResource):
             parent=self,
         )
         found = [self._discovery(target.namespace, after) for target in targets(platform)]
-        files = [self._config(), *([self._credential(audience)] if audience else [])]
+        files = [self._config()]
+        if audience:
+            options = self._access.options(self)
+            files.append(credential_of_pods(f"{name}-credential", NAMESPACE, audience, options))
         self._closed()
         self._deployment([account, binding, *found, *files, *after])
         self.register_outputs({"image": IMAGE})
@@ -92,15 +95,6 @@ class QueueMetrics(pulumi.ComponentResource):
             f"{self._name}-config",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=NAME, namespace=NAMESPACE),
             data={SETTINGS: settings(self._platform)},
-            opts=self._access.options(self),
-        )
-
-    def _credential(self, audience: pulumi.Output[str]) -> k8s.core.v1.ConfigMap:
-        """What to do with the token. Nothing in it is secret."""
-        return k8s.core.v1.ConfigMap(
-            f"{self._name}-credential",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=CONFIG_MAP, namespace=NAMESPACE),
-            data={CREDENTIAL: audience.apply(lambda known: json.dumps(credential(known), indent=2))},
             opts=self._access.options(self),
         )
 

@@ -22,9 +22,7 @@ from sandbox.kubernetes.gke import GkeCluster
 from sandbox.kubernetes.registry import ChartRegistry
 from sandbox.plugins.kubernetes.releases import PostRenderingHelm
 from sandbox.tests.kubernetes_support import kueue_release
-from tests.graph.recording import GraphMonitor, record
-
-ROOT = Path(__file__).parents[2]
+from tests.graph.recording import ROOT, GraphMonitor, record
 
 
 @contextmanager
