@@ -1,6 +1,7 @@
 # Needs Python >= 3.11, make, and a package index. Everything else is installed or built on first use.
 STACK ?= dev
 KEEP ?=
+VERBOSE ?=
 PYTEST ?=
 # One test process more than there are processors, since a process that waits for a cluster computes nothing.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
@@ -17,8 +18,8 @@ COMPILE := $(UV) pip compile --quiet --python-version 3.11 --universal --generat
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV) ## preview, up, clean second preview, a job, destroy of STACK=dev in the sandbox; KEEP=1 leaves it running
-	@$(PY) -m sandbox demo --stack $(STACK) $(if $(KEEP),--keep)
+demo: $(VENV) ## preview, up, clean second preview, a job, destroy of STACK=dev in the sandbox; KEEP=1 leaves it running, VERBOSE=1 shows all
+	@$(PY) -m sandbox demo --stack $(STACK) $(if $(KEEP),--keep) $(if $(VERBOSE),--verbose)
 
 shell: $(VENV) ## a shell in which `pulumi preview|up|destroy -s dev` work against the sandbox
 	@$(PY) -m sandbox shell --stack $(STACK)

@@ -88,13 +88,11 @@ def _stack_file(stack: str) -> str:
 
 
 def tables(outputs: Outputs) -> tuple[Table, Table]:
-    """How to reach the cluster and what the platform comes to in all; one row for each group of slices."""
-    cluster = Table(show_header=False)
-    for section in ("cluster", "totals"):
-        for key, value in (outputs.get(section) or {}).items():
-            cluster.add_row(key, _cell(value))
-        cluster.add_section()
-    slices = Table("slice", *(heading for heading, _ in SLICE_COLUMNS))
+    """How to reach the cluster; one row for each group of slices."""
+    cluster = Table(show_header=False, box=None)
+    for key, value in (outputs.get("cluster") or {}).items():
+        cluster.add_row(key, _cell(value))
+    slices = Table("slices", *(heading for heading, _ in SLICE_COLUMNS))
     for name, plan in (outputs.get("slices") or {}).items():
         slices.add_row(name, *(_cell(plan.get(key)) for _, key in SLICE_COLUMNS))
     return cluster, slices

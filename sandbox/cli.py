@@ -263,6 +263,7 @@ def _rcfile(session: Session) -> Path:
 def demo(
     stack: Stack = "dev",
     keep: Annotated[bool, typer.Option("--keep", help="Leave the sandbox running, with the stack in it.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show all that the engine says, and every name.")] = False,
     time_scale: TimeScale = demonstration.TIME_SCALE,
     program_dir: ProgramDir = None,
 ) -> None:
@@ -277,7 +278,7 @@ def demo(
     _describe(session)
     finished = False
     try:
-        result = demonstration.Demo(session, stack, console).run(keep=keep)
+        result = demonstration.Demo(session, stack, console, verbose=verbose).run(keep=keep)
         finished = not result.problems
     finally:
         if not (keep and finished):

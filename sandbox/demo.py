@@ -13,7 +13,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sandbox import adapter, events, workload
+from sandbox import adapter, events, progress, workload
 from sandbox.adapter import Outputs, SampleJob
 from sandbox.kubernetes.api import ApiError
 from sandbox.session import SandboxError, Session
@@ -31,6 +30,8 @@ from sandbox.session import SandboxError, Session
 TIME_SCALE = 100
 # How long the pods of the sample workload run, and how long all of it may take.
 RUN_SECONDS, WORKLOAD_SECONDS = 4.0, 120.0
+# How many resources are named that a command waits for.
+WAITS = 3
 
 
 @dataclass
@@ -51,27 +52,38 @@ class Result:
 
 
 class Demo:
-    """Runs the steps and prints them; `keep` ends before destroy."""
+    """Runs the steps and prints what they come to, and all that the engine says where `verbose`.
 
-    def __init__(self, session: Session, stack: str, console: Console) -> None:
+    What the engine has said of a step that fails is printed in any case.
+    """
+
+    def __init__(self, session: Session, stack: str, console: Console, *, verbose: bool = False) -> None:
         self.session = session
         self.program = adapter.load(session.program_dir)
         self.stack = stack
         self.console = console
+        self.verbose = verbose
         self.result = Result()
+        self._last = events.Log()
+        self._unseen = ""
 
     def run(self, *, keep: bool) -> Result:
-        """All steps in order. A step that fails ends the demonstration; its reason is in the result's problems."""
+        """All steps in order; `keep` leaves out the last. A step that fails ends the demonstration: see `problems`."""
         steps = list(self._steps(keep))
         for number, step in enumerate(steps, 1):
             self.console.rule(f"[bold]{number}/{len(steps)}  {step.__doc__}", align="left")
-            with self._timed():
-                step()
+            started = time.monotonic()
+            self._unseen = ""
+            said = step()
+            if self.result.problems:
+                self._raw(self._unseen)
+            seconds = time.monotonic() - started
+            self.console.print(f"[bold]{said}[/] [dim]({seconds:.1f} s)[/]\n", highlight=False, soft_wrap=True)
             if self.result.problems:
                 break
         return self.result
 
-    def _steps(self, keep: bool) -> Iterator[Callable[[], None]]:
+    def _steps(self, keep: bool) -> Iterator[Callable[[], str]]:
         if self.program.explain:
             yield self.explain
         yield from (self.preview, self.up, self.second_preview)
@@ -80,7 +92,7 @@ class Demo:
         if not keep:
             yield self.destroy
 
-    def explain(self) -> None:
+    def explain(self) -> str:
         """Explain: what the stack file amounts to, before anything exists"""
         assert self.program.explain
         arguments = self.program.explain(self.stack)
@@ -93,43 +105,50 @@ class Demo:
             text=True,
             check=False,
         )
-        self.console.print(printed.stdout, markup=False, highlight=False, soft_wrap=True, end="")
+        self._raw(printed.stdout)
         if printed.returncode:
             self._problem(printed.stderr)
+        return "not explained" if printed.returncode else "explained"
 
-    def preview(self) -> None:
+    def preview(self) -> str:
         """Preview: what would be created"""
         log = self._pulumi("preview")
-        if not self.console.is_terminal:  # on a terminal the engine draws this tree itself
+        if not self.verbose:
+            self.console.print(log.parts())
+        elif not self.console.is_terminal:  # on a terminal the engine draws this tree itself
             self.console.print(log.tree())
+        return f"{log.changes.get('create', 0)} to create"
 
-    def up(self) -> None:
+    def up(self) -> str:
         """Up: create it"""
         log = self._pulumi("up", "--yes")
         self.result.created = log.changes.get("create", 0)
         if not self.result.problems:
             self.show()
+        return f"{self.result.created} created"
 
-    def second_preview(self) -> None:
+    def second_preview(self) -> str:
         """Second preview: nothing may be left to change"""
         log = self._pulumi("preview", "--expect-no-changes")
         self.result.second_preview = log.changed
         if log.changed:
             self._problem(f"the second preview wants to change {log.changed} resources")
+        return f"{log.changed} changes, {log.changes.get('same', 0)} unchanged"
 
-    def workload(self) -> None:
+    def workload(self) -> str:
         """Workload: a job from its queue to its end"""
         assert self.program.job
         sample = self.program.job(self.stack, self._outputs())
         if sample is None:
-            self.console.print("The program has no job for this stack: nothing is submitted.")
-            return
+            return "The program has no job for this stack: nothing is submitted."
         command = shlex.join(["python", *sample.command])
         self.console.print(f"[bold cyan]$ {command} | kubectl apply -f -", highlight=False)
         try:
             self._follow(sample)
         except (workload.WorkloadError, ApiError) as error:
             self._problem(str(error))
+            return "the job has not ended as it must"
+        return "the job has ended, and its quota is free again"
 
     def _follow(self, sample: SampleJob) -> None:
         """Submit the job, and print what changes until it is over, and until its hosts are gone where they go."""
@@ -146,7 +165,7 @@ class Demo:
             for pod, line in workload.log_lines(client, job):
                 self.console.print(f"  {pod}: {escape(line)}", soft_wrap=True, highlight=False)
 
-    def destroy(self) -> None:
+    def destroy(self) -> str:
         """Destroy: nothing may be left"""
         log = self._pulumi("destroy", "--yes", *self.program.destroy(self._outputs()))
         self.result.deleted = log.changes.get("delete", 0)
@@ -155,12 +174,18 @@ class Demo:
             self._problem(self.result.inventory)
         if self.result.deleted != self.result.created:
             self._problem(f"{self.result.created} resources were created, but {self.result.deleted} deleted")
+        return f"{self.result.deleted} deleted, {escape(self.result.inventory)}"
 
     def show(self) -> None:
-        """Print what exists now: what the program shows of its outputs, and everything in the emulated cloud."""
-        self.console.print("[bold]What now exists")
-        for table in (*self.program.tables(self._outputs()), inventory_table(self.session.inventory())):
+        """Print what exists now: what the program shows of its outputs, and what is in the emulated cloud."""
+        inventory = self.session.inventory()
+        for table in self.program.tables(self._outputs()):
             self.console.print(table)
+        if self.verbose:
+            self.console.print(inventory_table(inventory))
+        else:
+            kinds = ", ".join(f"{kind} {len(names)}" for kind, names in sorted(inventory.items()))
+            self.console.print(f"in the emulated cloud: {kinds}", highlight=False, soft_wrap=True)
 
     def _outputs(self) -> Outputs:
         printed = self.session.pulumi("stack", "output", "--json", "-s", self.stack)
@@ -170,25 +195,36 @@ class Demo:
         return outputs
 
     def _pulumi(self, command: str, *flags: str) -> events.Log:
-        """Run one engine command before the person's eyes; a failure becomes a problem of the result."""
+        """Run one engine command; a failure becomes a problem of the result."""
         arguments = [command, "-s", self.stack, *flags]
         self.console.print(f"[bold cyan]$ {shlex.join(['pulumi', *arguments])}", highlight=False)
         with tempfile.TemporaryDirectory() as scratch:
-            path = Path(scratch) / "events.json"
-            code = self.session.show_pulumi(*arguments, extra=events.variables(path))
-            log = events.read(path)
+            path, output = Path(scratch) / "events.json", Path(scratch) / "output"
+            extra = events.variables(path)
+            if self.verbose:
+                code = self.session.show_pulumi(*arguments, extra=extra)
+            else:
+                with progress.running(self.console, lambda: self._so_far(path)) as tick:
+                    code = self.session.log_pulumi(*arguments, log=output, extra=extra, tick=tick)
+            log = self._last = events.read(path)
+            self._unseen = "" if self.verbose else output.read_text()
         if code:
             self._problem(f"`pulumi {shlex.join(arguments)}` ended with exit code {code}")
         return log
 
+    def _so_far(self, path: Path) -> str:
+        """How far a command has come that works on the resources of the one before it."""
+        log = events.read(path)
+        names = [step.name for step in log.under_way]
+        waits = f"; waits for {', '.join(names[:WAITS])}{' ...' if names[WAITS:] else ''}" if names else ""
+        return f"{len(log.ended)} of {len(self._last.steps) or '?'} resources{waits}"
+
+    def _raw(self, text: str) -> None:
+        """Print what a command has written."""
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True, end="")
+
     def _problem(self, text: str) -> None:
         self.result.problems.append(text)
-
-    @contextmanager
-    def _timed(self) -> Iterator[None]:
-        started = time.monotonic()
-        yield
-        self.console.print(f"[dim]took {time.monotonic() - started:.1f} s\n", highlight=False)
 
 
 def inventory_table(inventory: dict[str, list[str]]) -> Table:

@@ -6,14 +6,17 @@ The log is one JSON object per line; its shape is `EngineEvent` of the engine's 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+STACK_TYPE = "pulumi:pulumi:Stack"
 COLOURS = {"create": "green", "delete": "red", "update": "yellow", "replace": "magenta", "same": "dim"}
 
 
@@ -24,30 +27,61 @@ def variables(log: Path) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Step:
-    """One resource in the log: what happens to it, its URN and its parent's."""
+    """One resource in the log: what happens to it, its URN and its parent's, and whether a provider works on it."""
 
     op: str
     urn: str
     parent: str
+    custom: bool = False
+
+    @property
+    def type(self) -> str:
+        """The type of the resource itself, without those of its parents."""
+        return self.urn.split("::", 3)[2].rsplit("$", 1)[-1]
+
+    @property
+    def name(self) -> str:
+        return self.urn.split("::", 3)[3]
 
     @property
     def label(self) -> Text:
         """Operation, type and name, as a person reads them."""
-        _, _, types, name = self.urn.split("::", 3)
-        return Text.assemble((f"{self.op:8}", COLOURS.get(self.op, "")), types.rsplit("$", 1)[-1], "  ", (name, "bold"))
+        return Text.assemble((f"{self.op:8}", COLOURS.get(self.op, "")), self.type, "  ", (self.name, "bold"))
 
 
 @dataclass(frozen=True)
 class Log:
-    """What one command did: its steps in order, and how many resources each operation touched."""
+    """What one command did: its steps in order, the URNs of those that ended, the number of resources by operation."""
 
     steps: list[Step] = field(default_factory=list)
+    ended: set[str] = field(default_factory=set)
     changes: dict[str, int] = field(default_factory=dict)
 
     @property
     def changed(self) -> int:
         """How many resources were or would be touched."""
         return sum(n for op, n in self.changes.items() if op != "same")
+
+    @property
+    def under_way(self) -> list[Step]:
+        """What the engine waits for, the longest wait first."""
+        return [step for step in self.steps if step.custom and step.urn not in self.ended]
+
+    def parts(self) -> Table:
+        """A row for each type of resource directly below the stack: how many of it, and of each type below them."""
+        known = {step.urn: step for step in self.steps}
+        rows: dict[str, tuple[list[str], list[str]]] = {}
+        for step in self.steps:
+            if top := _top(step, known):
+                own, below = rows.setdefault(top.type, ([], []))
+                if top is step:
+                    own.append(step.type)
+                else:
+                    below.append(step.type.rsplit(":", 1)[-1])
+        table = Table.grid(padding=(0, 2))
+        for _, (own, below) in sorted(rows.items()):
+            table.add_row(_counted(own), _counted(below))
+        return table
 
     def tree(self) -> Tree:
         """The resources under their parents, as the engine draws them on a terminal."""
@@ -66,7 +100,9 @@ def read(path: Path) -> Log:
         if "resourcePreEvent" in event:
             metadata = event["resourcePreEvent"]["metadata"]
             state = metadata.get("new") or metadata.get("old") or {}
-            log.steps.append(Step(metadata["op"], metadata["urn"], state.get("parent", "")))
+            log.steps.append(Step(metadata["op"], metadata["urn"], state.get("parent", ""), state.get("custom", False)))
+        elif "resOutputsEvent" in event:
+            log.ended.add(event["resOutputsEvent"]["metadata"]["urn"])
         elif "summaryEvent" in event:
             log.changes.update(event["summaryEvent"]["resourceChanges"])
     return log
@@ -75,4 +111,19 @@ def read(path: Path) -> Log:
 def _events(path: Path) -> Iterator[dict[str, Any]]:
     if path.exists():
         with path.open() as lines:
-            yield from map(json.loads, lines)
+            # While a command runs the last line may be half of one.
+            yield from (json.loads(line) for line in lines if line.endswith("\n"))
+
+
+def _top(step: Step, known: Mapping[str, Step]) -> Step | None:
+    """The resource directly below the stack that this one is or belongs to. None for the stack and for providers that
+    the engine makes."""
+    while parent := known.get(step.parent):
+        if parent.type == STACK_TYPE:
+            return step
+        step = parent
+    return None
+
+
+def _counted(types: Iterable[str]) -> str:
+    return ", ".join(f"{number} x {name}" if number > 1 else name for name, number in sorted(Counter(types).items()))

@@ -1,11 +1,13 @@
-"""Shows a person what is being built, why, and roughly how long it will take."""
+"""Shows a person what is being built, why, and roughly how long it will take; and how far a long command has come."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from sandbox.toolchain import Binary, Tick
@@ -30,6 +32,29 @@ def building(console: Console, missing: list[Binary]) -> Iterator[Tick]:
             yield tick
     else:
         yield _lines(console)
+
+
+@contextmanager
+def running(console: Console, so_far: Callable[[], str]) -> Iterator[Callable[[], None]]:
+    """What to call while a command runs whose own output is not shown; it says how far the command has come.
+
+    On a terminal this is one line that goes with the command. Elsewhere it is a line after `LINE_EVERY_SECONDS`, and
+    one more whenever twice the time has passed: few lines, however slow the machine.
+    """
+    started = time.monotonic()
+    if console.is_terminal:
+        with console.status("") as status:
+            yield lambda: status.update(escape(f"{time.monotonic() - started:.0f} s  {so_far()}"))
+        return
+    due = LINE_EVERY_SECONDS
+
+    def tick() -> None:
+        nonlocal due
+        if (seconds := time.monotonic() - started) >= due:
+            due *= 2
+            console.print(f"  {seconds:.0f} s  {escape(so_far())}", highlight=False, soft_wrap=True)
+
+    yield tick
 
 
 @contextmanager

@@ -10,10 +10,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import certifi
 import httpx
@@ -32,6 +33,8 @@ START_SECONDS = 60
 STOP_SECONDS = 30
 # How long the engine may take to end after an interrupt, before it is killed.
 CANCEL_SECONDS = 10
+# How often a command whose output goes into a file is asked for its progress.
+TICK_SECONDS = 1.0
 ALREADY_RUNNING = (
     "a sandbox of this program is running already. Look at it with `python -m sandbox status`, "
     "open a shell in it with `python -m sandbox shell`, or stop it with `python -m sandbox down`"
@@ -57,10 +60,13 @@ class Session:
         return environment.variables(self.run)
 
     def start_pulumi(
-        self, *arguments: str, capture: bool, extra: Mapping[str, str] | None = None
+        self, *arguments: str, capture: bool | IO[str], extra: Mapping[str, str] | None = None
     ) -> subprocess.Popen[str]:
-        """Start `pulumi` in the program's folder, in the sandbox's environment, with its output captured or shown."""
-        output = subprocess.PIPE if capture else None
+        """Start `pulumi` in the program's folder, in the sandbox's environment.
+
+        Its output is shown, or captured: in pipes, or in an open file.
+        """
+        output = (subprocess.PIPE if capture else None) if isinstance(capture, bool) else capture
         return subprocess.Popen(
             [str(self.run.bin / "pulumi"), *arguments],
             cwd=self.program_dir,
@@ -91,6 +97,17 @@ class Session:
         process = self.start_pulumi(*arguments, capture=False, extra=extra)
         with _ended(process):
             return process.wait()
+
+    def log_pulumi(self, *arguments: str, log: Path, extra: Mapping[str, str], tick: Callable[[], None]) -> int:
+        """Run `pulumi` to its end with its output in a file, calling `tick` meanwhile; returns its exit code."""
+        with log.open("w") as output:
+            process = self.start_pulumi(*arguments, capture=output, extra=extra)
+            with _ended(process):
+                while True:
+                    try:
+                        return process.wait(TICK_SECONDS)
+                    except subprocess.TimeoutExpired:
+                        tick()
 
     def inventory(self) -> dict[str, list[str]]:
         """What exists in the emulated cloud, names by type. Raises SandboxError where the emulator does not answer."""
