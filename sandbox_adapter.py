@@ -22,9 +22,9 @@ SLICE_COLUMNS = (
     ("topology", "topology"),
     ("capacity", "capacity"),
     ("slices", "count"),
-    ("hosts each", "hosts"),
-    ("chips each", "chips"),
-    ("USD per hour", "price_per_hour_usd"),
+    ("hosts each", "hosts_per_slice"),
+    ("chips each", "chips_per_slice"),
+    ("USD per hour", "group_price_per_hour_usd"),
 )
 
 

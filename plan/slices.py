@@ -69,11 +69,10 @@ class Disk:
 
 @dataclass(frozen=True)
 class Quota:
-    """Quota that the hosts of a group of slices need: `amount` chips of `metric` in `region`."""
+    """Quota that the hosts of a group of slices need: so many `chips` of `metric` in `region`."""
 
     metric: str
-    amount: int
-    unit: str
+    chips: int
     region: str
 
 
@@ -246,7 +245,10 @@ class SlicePlan:
         return round(self.total_chips * self.price_per_chip_hour.amount, 2)
 
     def summary(self) -> dict[str, Any]:
-        """The plan as plain data, for stack outputs and `explain --json`."""
+        """The plan as plain data, for stack outputs and `explain --json`.
+
+        Each name says of what it is: `..._per_host`, `..._per_slice`, or `group_...` for all `count` slices together.
+        """
         placement, quota = self.placement, self.quota
         return {
             "name": self.name,
@@ -254,19 +256,20 @@ class SlicePlan:
             "generation": self.generation.name,
             "machine_type": self.machine.name,
             "topology": self.topology,
-            "hosts": self.hosts,
-            "chips_per_host": self.chips_per_host,
-            "chips": self.chips,
             "count": self.count,
+            "hosts_per_slice": self.hosts,
+            "chips_per_host": self.chips_per_host,
+            "chips_per_slice": self.chips,
+            "group_hosts": self.hosts * self.count,
+            "group_chips": self.total_chips,
             "capacity": self.capacity,
             "placement": placement
             and {"type": placement.type, "topology": placement.topology, "policy": placement.policy},
             "backend": self.backend,
             "provisioning": self.provisioning.name,
             "pools": [{"nodes": pool.node_count, "min": pool.min_nodes, "max": pool.max_nodes} for pool in self.pools],
-            "price_per_hour_usd": self.price_per_hour,
-            "quota": quota
-            and {"metric": quota.metric, "amount": quota.amount, "unit": quota.unit, "region": quota.region},
+            "group_price_per_hour_usd": self.price_per_hour,
+            "group_quota": quota and {"metric": quota.metric, "region": quota.region, "chips": quota.chips},
         }
 
 
@@ -426,4 +429,4 @@ def _price(platform: PlatformConfig, generation: Generation, model: CapacityMode
 def _quota(platform: PlatformConfig, chips: int, generation: Generation, model: CapacityModel) -> Quota | None:
     if model.quota is None or generation.quota is None:
         return None
-    return Quota(getattr(generation.quota, model.quota), chips, "chips", region(platform.zone))
+    return Quota(getattr(generation.quota, model.quota), chips, region(platform.zone))

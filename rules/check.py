@@ -26,6 +26,7 @@ from rules import (
 )
 from rules import platform as platforms
 from rules.registry import PLATFORM, QUEUES, SHAPE, SIZE, SLICE, Finding, Scope, SliceView
+from rules.slices import VERSION_UNKNOWN
 
 RULES = (
     capacity,
@@ -96,12 +97,17 @@ def _shape_refusals(path: str, slices: Mapping[str, Slice]) -> dict[str, ConfigE
     return {base: ConfigError(*_complete(base, refusal)) for base, refusal in first if refusal is not None}
 
 
-def warnings(platform: Platform) -> tuple[ConfigWarning, ...]:
-    """Warnings about legal but risky settings, for a platform without errors."""
+def warnings(platform: Platform, *, version_known: bool = False) -> tuple[ConfigWarning, ...]:
+    """Warnings about legal but risky settings, for a platform without errors.
+
+    `version_known`: somebody has asked GKE for its version, so nothing warns that nobody knows it.
+    """
     found = []
+    without = (VERSION_UNKNOWN,) if version_known else ()
     for name, spec in platform.slices.items():
         view = SliceView(platform, name, spec, resolve(spec))
-        found += [_complete(f"slices.{name}", finding) for finding in SLICE.findings(view, "warning", platform.backend)]
+        said = SLICE.findings(view, "warning", platform.backend, without=without)
+        found += [_complete(f"slices.{name}", finding) for finding in said]
     found += [_complete("", finding) for finding in PLATFORM.findings(platform, "warning", platform.backend)]
     return tuple(ConfigWarning(*finding) for finding in found)
 

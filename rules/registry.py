@@ -1,6 +1,6 @@
 """Defines rules, and the scopes in which they are declared."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, Literal, NamedTuple, TypeVar
 
@@ -84,14 +84,20 @@ class Scope(Generic[View]):
         return register
 
     def findings(
-        self, view: View, level: Literal["error", "warning"], backend: Backend | None = None, complete: bool = True
+        self,
+        view: View,
+        level: Literal["error", "warning"],
+        backend: Backend | None = None,
+        complete: bool = True,
+        without: Collection[str] = (),
     ) -> Iterator[Finding]:
         """Findings of the rules of that level: those of the back end and of both; with None only those of both.
 
-        `complete`: whether the view has all that is in the stack file.
+        `complete`: whether the view has all that is in the stack file. `without`: ids of rules to leave out.
         """
         for rule in self.rules:
-            if rule.level == level and rule.backend in (None, backend) and (complete or not rule.whole):
+            applies = rule.level == level and rule.backend in (None, backend) and rule.id not in without
+            if applies and (complete or not rule.whole):
                 yield from rule.check(view)
 
 

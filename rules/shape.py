@@ -9,6 +9,7 @@ from catalogue import topology
 from catalogue.generations import FOREIGN_MACHINES, GENERATIONS, MACHINES, Generation
 from catalogue.limits import MAX_HOSTS_PER_POOL
 from plan.shape import candidates, resolve, shapes_of_size
+from plan.words import counted
 from platform_config.fields import shown
 from platform_config.slice import Slice
 from rules.registry import SHAPE, Finding
@@ -208,10 +209,7 @@ def one_machine_type(spec: Slice) -> Iterator[Finding]:
 
 
 def _several_machines(generation: Generation, dims: topology.Dims) -> tuple[str, str]:
-    ways = [
-        (shape.machine.name, "1 host" if shape.hosts == 1 else f"{shape.hosts} hosts")
-        for shape in candidates(generation, dims)
-    ]
+    ways = [(shape.machine.name, counted(shape.hosts, "host")) for shape in candidates(generation, dims)]
     readings = " or ".join(f"{hosts} of {name}" for name, hosts in ways)
     return (
         f"{topology.render(dims)} of {generation.name} is {readings}",
@@ -230,12 +228,14 @@ def chips_unambiguous(spec: Slice) -> Iterator[Finding]:
     generation = GENERATIONS[spec.generation]
     shapes = shapes_of_size(generation, spec.chips)
     if not shapes:
-        yield Finding("chips", f"no topology of {generation.name} has {spec.chips} chips", _suggest(spec, spec.chips))
+        yield Finding(
+            "chips", f"no topology of {generation.name} has {counted(spec.chips, 'chip')}", _suggest(spec, spec.chips)
+        )
     elif len(shapes) > 1:
         more = f" or {len(shapes) - SUGGESTIONS} more" if len(shapes) > SUGGESTIONS else ""
         yield Finding(
             "chips",
-            f"{len(shapes)} topologies of {generation.name} have {spec.chips} chips",
+            f"{len(shapes)} topologies of {generation.name} have {counted(spec.chips, 'chip')}",
             f"write topology: {' or '.join(map(topology.render, shapes[:SUGGESTIONS]))}{more}",
         )
     elif len(candidates(generation, shapes[0])) > 1:
@@ -280,9 +280,5 @@ def _suggest(spec: Slice, chips: int) -> str:
     ]
     nearest = sorted(possible, key=lambda dims: (abs(math.prod(dims) - chips), max(dims)))[:2]
     return "for example " + " or ".join(
-        f"{topology.render(dims)} ({_chips(math.prod(dims))})" for dims in sorted(nearest, key=math.prod)
+        f"{topology.render(dims)} ({counted(math.prod(dims), 'chip')})" for dims in sorted(nearest, key=math.prod)
     )
-
-
-def _chips(number: int) -> str:
-    return "1 chip" if number == 1 else f"{number} chips"

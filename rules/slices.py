@@ -208,8 +208,11 @@ def version_floor(view: SliceView) -> Iterator[Finding]:
             )
 
 
+VERSION_UNKNOWN = "version-unknown"
+
+
 @SLICE.rule(
-    "version-unknown",
+    VERSION_UNKNOWN,
     backend="gke",
     level="warning",
     reason="Without cluster.version the channel's default decides, which may be too old.",
@@ -222,7 +225,7 @@ def version_unknown(view: SliceView) -> Iterator[Finding]:
         yield Finding(
             key,
             f"{floor.feature} needs GKE {floor.version}, and cluster.version is left to the release channel",
-            "check the channel's default version, or set cluster.version",
+            "ask Google with `python -m tools preflight`, or set cluster.version",
         )
 
 

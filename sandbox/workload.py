@@ -97,7 +97,7 @@ def look(client: ApiClient, job: Object) -> Sight:
         "pods": _counted(each["status"].get("phase", "") for each in pods),
         "chips": _allocated(client, pods),
         "job": _ending(live),
-        "quota": f"{reserved} chips in use",
+        "quota": f"{reserved} chip{'' if reserved == 1 else 's'} in use",
     }
     return Sight(text, over=ended and not reserved, failed=is_true(live, "Failed"), hosts=len(nodes))
 

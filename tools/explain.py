@@ -13,6 +13,7 @@ from plan.images import repositories
 from plan.monitoring import ChartPlan, alerts, charts
 from plan.platform import Platform
 from plan.slices import HOURS_PER_MONTH, SlicePlan
+from plan.words import counted
 from platform_config.capacity import Reservation
 from platform_config.errors import ConfigErrors
 from rules.check import warnings
@@ -234,11 +235,6 @@ def _totals(platform: Platform) -> Text:
         ),
         "\nCosts are estimates from list prices or yours, of chips only: no control plane, CPU nodes, disks, traffic.",
     )
-
-
-def counted(number: int, thing: str) -> str:
-    """`1 host`, `2 hosts`."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 def _memory(gib: int) -> str:

@@ -53,7 +53,9 @@ def before(preview: Preview) -> Totals:
     try:
         return _totals(outputs["totals"], outputs["slices"].values())
     except (KeyError, TypeError, AttributeError, ValueError):
-        raise UnknownTotalsError("the stack's outputs `totals` and `slices` are not this program's") from None
+        raise UnknownTotalsError(
+            "the stack's outputs `totals` and `slices` are of another program or an older version of this one"
+        ) from None
 
 
 def after(preview: Preview) -> Totals:
@@ -75,10 +77,10 @@ def _totals(totals: Mapping[str, Any], slices: Iterable[Mapping[str, Any]]) -> T
     quotas: Quotas = Counter()
     unpriced = []
     for each in slices:
-        if each["price_per_hour_usd"] is None:
+        if each["group_price_per_hour_usd"] is None:
             unpriced.append(each["name"])
-        if each["quota"]:
-            quotas[each["quota"]["metric"], each["quota"]["region"]] += each["quota"]["amount"]
+        if quota := each["group_quota"]:
+            quotas[quota["metric"], quota["region"]] += quota["chips"]
     return Totals(
         slices=totals["slices"],
         hosts=totals["hosts"],

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from catalogue.generations import GENERATIONS
 from catalogue.labels import FLAVOR_LABEL
 from plan.flavors import RESOURCES
+from plan.words import counted
 from policies import tokens
 from policies.capacity import capacity
 from policies.registry import (
@@ -80,7 +81,7 @@ LABELS = _names("labels", "Google Cloud labels that everything carries that can,
 def chips_limit(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
     chips, most = sum(each.chips for each in capacity(stack)), settings[MOST_CHIPS.name]
     if chips > most:
-        yield StackFinding(None, "", f"the stack has {chips:,} chips when all run; {most:,.0f} are allowed")
+        yield StackFinding(None, "", f"the stack has {counted(chips, 'chip')} when all run; {most:,.0f} are allowed")
 
 
 @STACK.rule(
@@ -254,7 +255,9 @@ def queue_quota(stack: Stack, settings: Settings) -> Iterator[StackFinding]:
     local = {text(flavor.props, "metadata.name") for flavor in stack.matching(tokens.RESOURCE_FLAVOR)}
     for name in sorted(quota.keys() & local):
         if name in chips and quota[name] > chips[name]:
-            yield StackFinding(None, "", f"queues own {quota[name]} chips of {name}; there are {chips[name]}")
+            yield StackFinding(
+                None, "", f"queues own {counted(quota[name], 'chip')} of {name}; there are {chips[name]}"
+            )
 
 
 def _tpu_quota(flavor: object) -> int:

@@ -78,7 +78,7 @@ def test_slices_on_demand_count_in_everything_but_the_cost_of_standing_still() -
     platform = by_class(["spot", "flex-start"])
     assert [plan.pools for plan in platform.slice_plans] == [(), ()]
     assert [hosts for _, hosts in platform.most_hosts] == [8, 0], "a slice has one pool, whichever model it is of"
-    assert [plan.quota and plan.quota.amount for plan in platform.slice_plans] == [32, 32]
+    assert [plan.quota and plan.quota.chips for plan in platform.slice_plans] == [32, 32]
     assert platform.totals["chips"] == 32
     assert platform.totals["price_per_hour_usd"] > 0
     assert platform.idle_price_per_hour == 0

@@ -1,7 +1,9 @@
 """What follows from a slice."""
 
+import re
 from collections.abc import Sequence
 from itertools import repeat
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -309,7 +311,7 @@ def test_own_prices_take_the_place_of_list_prices() -> None:
 def test_quota(generation: str, capacity: Any, metric: str | None) -> None:
     shape = "4x4x4" if GENERATIONS[generation].dimensions == 3 else "4x4"
     plan = one({"generation": generation, "topology": shape, "capacity": capacity, "count": 2}, zone=ZONES[generation])
-    quota = plan.quota and (plan.quota.metric, plan.quota.amount, plan.quota.region)
+    quota = plan.quota and (plan.quota.metric, plan.quota.chips, plan.quota.region)
     assert quota == (metric and (metric, 2 * plan.chips, ZONES[generation].rpartition("-")[0]))
 
 
@@ -342,3 +344,11 @@ def test_an_existing_network_is_named_in_full() -> None:
     own = load(network=network)
     assert own.network.kind == "existing"
     assert network_id(own, own.network) == "projects/my-project/global/networks/n"
+
+
+def test_the_page_names_what_is_exported_of_a_slice() -> None:
+    """Outputs are an interface: a key that is renamed is renamed on the page."""
+    page = (Path(__file__).parents[2] / "docs" / "real-cloud.md").read_text()
+    (row,) = [line for line in page.splitlines() if line.startswith("| `slices` |")]
+    named = re.sub(r"\([^)]*\)", "", row.partition("by name: ")[2])
+    assert set(re.findall("`([a-z_]+)`", named)) == one({"generation": "v6e", "chips": 16}).summary().keys()

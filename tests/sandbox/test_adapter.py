@@ -30,9 +30,9 @@ OUTPUTS: dict[str, Any] = {
             "topology": "1x1",
             "capacity": "spot",
             "count": 2,
-            "hosts": 1,
-            "chips": 1,
-            "price_per_hour_usd": None,
+            "hosts_per_slice": 1,
+            "chips_per_slice": 1,
+            "group_price_per_hour_usd": None,
         }
     },
     "totals": {"chips": 2},

@@ -66,7 +66,7 @@ def test_a_kept_demonstration_has_run_a_workload_and_can_be_looked_at(project: P
     for word in (*table, *steps):
         assert word in kept.stdout
     assert len(kept.stdout.splitlines()) < 120
-    assert kept.stdout.index("1 chips in use") < kept.stdout.rindex("0 chips in use")
+    assert kept.stdout.index("1 chip in use") < kept.stdout.rindex("0 chips in use")
     assert str(run.kubeconfig) in kept.stdout
     kubeconfig = json.loads(run.kubeconfig.read_text())
     assert kubeconfig["current-context"] == "gke_my-project_us-east5_tpu-dev"

@@ -37,7 +37,7 @@ def test_a_broken_stack_rule_ends_the_preview_of_an_update(guarded: Project) -> 
     guarded.write_stack("large", **SLIM)
     settings = configure(guarded, **{"chips-limit": {"maxChips": 0}})
     output = guarded.fail(*UP, *settings, "-s", "large")
-    assert "the stack has 1 chips when all run; 0 are allowed" in output
+    assert "the stack has 1 chip when all run; 0 are allowed" in output
     assert guarded.session.inventory() == {}
     settings = configure(guarded, **{"chips-limit": {"maxChips": "one"}})
     assert "chips-limit" in guarded.fail("preview", *PACK, *settings, "-s", "large")

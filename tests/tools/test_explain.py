@@ -63,28 +63,29 @@ def test_json(stack_file: Any) -> None:
         "generation": "v6e",
         "machine_type": "ct6e-standard-4t",
         "topology": "4x4",
-        "hosts": 4,
-        "chips_per_host": 4,
-        "chips": 16,
         "count": 2,
+        "hosts_per_slice": 4,
+        "chips_per_host": 4,
+        "chips_per_slice": 16,
+        "group_hosts": 8,
+        "group_chips": 32,
         "capacity": "reservation",
         "placement": {"type": "COMPACT", "topology": "4x4", "policy": None},
         "backend": "gke",
         "provisioning": "fixed",
         "pools": [{"nodes": 4, "min": None, "max": None}] * 2,
-        "price_per_hour_usd": 86.4,
-        "quota": None,
+        "group_price_per_hour_usd": 86.4,
+        "group_quota": None,
     }
     assert by_name["batch"]["pools"] == [{"nodes": None, "min": 0, "max": 4}]
     assert by_name["serve"]["placement"] is None
-    assert by_name["serve"]["quota"] == {
+    assert by_name["serve"]["group_quota"] == {
         "metric": "PREEMPTIBLE-TPU-V6E-per-project-region",
-        "amount": 3,
-        "unit": "chips",
         "region": "us-east5",
+        "chips": 3,
     }
     assert by_name["iron"]["placement"] == {"type": "", "topology": "2x2x2", "policy": "tpu-2x2x2"}
-    assert by_name["iron"]["price_per_hour_usd"] is None
+    assert by_name["iron"]["group_price_per_hour_usd"] is None
     assert document["policies"] == [{"name": "tpu-2x2x2", "topology": "2x2x2", "mode": None}]
     totals = document["totals"]
     assert (totals["slices"], totals["hosts"], totals["chips"]) == (7, 8 + 4 + 3 + 2, 32 + 16 + 3 + 8)

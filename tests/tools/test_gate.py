@@ -297,8 +297,8 @@ def test_an_unknown_price_is_said(gate: Any) -> None:
     ("content", "side", "reason"),
     [
         (document(), "before", "does not list the stack"),
-        (document(stack_step({"other": 1})), "before", "not this program's"),
-        (document(stack_step({"totals": {"chips": "many"}, "slices": {}})), "before", "not this program's"),
+        (document(stack_step({"other": 1})), "before", "older version of this one"),
+        (document(stack_step({"totals": {"chips": "many"}, "slices": {}})), "before", "older version of this one"),
         (document(stack_step(), after={"zone": "us-east5-b", "slices": {"a": {}}}), "after", "slices.a"),
         ({**document(stack_step()), "config": {}}, "after", "gcp:project"),
         ({**document(stack_step()), "config": {PLATFORM_KEY: "[secret]"}}, "after", "holds a secret"),

@@ -20,7 +20,7 @@ from tools.__main__ import app
 from tools.preflight import checks
 from tools.preflight.checks import CHECKS, Check
 from tools.preflight.cloud import APIS, NoConnectionError, RefusedError
-from tools.preflight.findings import Finding, Row, as_table
+from tools.preflight.findings import Finding, Level, Row, as_table, summary
 from tools.preflight.quota import chip_quota, cpu_quota
 from tools.preflight.reservations import reservations
 from tools.preflight.run import preflight
@@ -394,8 +394,8 @@ def test_alternatives_count_once_for_a_metric() -> None:
     metrics = buckets("tpus_per_tpu_family", (8, CT6E))["metrics"] + buckets("preemptible_tpu_v6e", (8, {}))["metrics"]
     answers = {"quotas__services__consumerQuotaMetrics__list": {"metrics": metrics}}
     assert [finding.what for finding in found(chip_quota, slices, **answers)] == [
-        "PREEMPTIBLE_TPU_V6E in us-east5: 1 chips needed, limit 8",
-        "TPUS_PER_TPU_FAMILY of family CT6E in us-east5: 1 chips needed, limit 8",
+        "PREEMPTIBLE_TPU_V6E in us-east5: 1 chip needed, limit 8",
+        "TPUS_PER_TPU_FAMILY of family CT6E in us-east5: 1 chip needed, limit 8",
     ]
 
 
@@ -452,7 +452,7 @@ def test_hosts_that_gke_has_created_for_a_class_are_not_needed_again() -> None:
         ),
         (
             {"specificReservation": {"count": "8", "inUseCount": "5"}},
-            "my-project/res has 3 free hosts; 4 are needed",
+            "my-project/res has 3 free hosts; 4 needed",
         ),
         (
             {"specificReservation": None, "aggregateReservation": {"workloadType": "SERVING"}},
@@ -482,7 +482,7 @@ def test_a_reservation_that_has_not_begun_need_not_be_ready(answer: Json | None)
 def test_slices_share_a_reservation() -> None:
     slices = {"a": RESERVED, "b": RESERVED}
     finding = only(found(reservations, slices, compute__reservations__get=RESERVATION))
-    assert finding.what == "my-project/res has 6 free hosts; 8 are needed"
+    assert finding.what == "my-project/res has 6 free hosts; 8 needed"
     standing = {"container__projects__locations__clusters__get": {"nodePools": [{"name": "a-0"}]}}
     assert only(found(reservations, slices, compute__reservations__get=RESERVATION, **standing)).level == "ok"
 
@@ -525,7 +525,7 @@ def test_parts_of_a_reservation() -> None:
     answers = {"compute__reservations__get": answer, "compute__reservationSubBlocks__get": sub_block}
     findings = found(reservations, slices, platform={"zone": "us-central1-c"}, **answers)
     assert [finding.what for finding in findings] == [
-        "my-project/res/b1/s1 has 1 free hosts; 2 are needed",
+        "my-project/res/b1/s1 has 1 free host; 2 needed",
         "my-project/res/b1/s2 is not there",
     ]
 
@@ -540,6 +540,31 @@ def test_every_check_is_asked_and_only_reads() -> None:
     assert verbs <= {"get", "list", "getServerConfig", "testIamPermissions", "getFromFamily"}
     assert result.connected
     assert {row.check for row in result.rows} >= CHECKS.keys() - UNUSED
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_nobody_is_warned_of_a_version_that_google_has_told(answered: bool) -> None:
+    off = refused(403, "SERVICE_DISABLED")
+    config = SERVER if answered else off
+    answers = Answers(
+        projects__projects__get={"state": "ACTIVE"}, container__projects__locations__getServerConfig=config
+    )
+    result = preflight(load(DRA), "test", answers)  # type: ignore[arg-type]
+    warned = [
+        row for row in result.rows if row.check == "plan" and "is left to the release channel" in row.finding.what
+    ]
+    assert [row.finding.level for row in result.rows if row.check == "version"] == [
+        "blocks" if answered else "not checked"
+    ]
+    assert bool(warned) is not answered
+
+
+def test_the_last_line_counts_in_words() -> None:
+    levels: list[Level] = ["ok", "warning", "blocks", "blocks", "not checked"]
+    assert summary([Row("x", Finding(level, "")) for level in levels]) == (
+        "1 ok, 1 warning, 2 block an update, 1 not checked"
+    )
+    assert summary([Row("x", Finding("blocks", ""))]) == "1 blocks an update"
 
 
 def test_without_a_project_nothing_else_is_asked() -> None:

@@ -1,12 +1,15 @@
 """What a check finds, and how people and machines read it."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
 from rich.table import Table
 from rich.text import Text
+
+from plan.words import counted
 
 Level = Literal["ok", "warning", "blocks", "not checked"]
 STYLES: dict[Level, str] = {"ok": "green", "warning": "yellow", "blocks": "red", "not checked": "dim"}
@@ -52,5 +55,12 @@ def as_json(rows: Sequence[Row]) -> str:
 
 def summary(rows: Sequence[Row]) -> str:
     """The last line: how many of each level."""
-    levels = [row.finding.level for row in rows]
-    return ", ".join(f"{levels.count(level)} {level}" for level in STYLES if level in levels)
+    levels = Counter(row.finding.level for row in rows)
+    blocking = levels["blocks"]
+    words = {
+        "ok": f"{levels['ok']} ok",
+        "warning": counted(levels["warning"], "warning"),
+        "blocks": f"{blocking} {'blocks' if blocking == 1 else 'block'} an update",
+        "not checked": f"{levels['not checked']} not checked",
+    }
+    return ", ".join(words[level] for level in STYLES if levels[level])

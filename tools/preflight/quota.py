@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from plan.slices import SlicePlan
+from plan.words import counted
 from tools.preflight.cloud import Json
 from tools.preflight.findings import Finding
 from tools.preflight.scene import Scene, machines
@@ -48,10 +49,12 @@ def chip_quota(scene: Scene) -> Iterator[Finding]:
         state = _state(scene, key)
         if state is None:
             yield Finding(
-                "warning", f"{key}: {chips} chips needed; Google shows no such quota", "look it up in the console"
+                "warning",
+                f"{key}: {counted(chips, 'chip')} needed; Google shows no such quota",
+                "look it up in the console",
             )
         else:
-            yield _compared(scene, f"{key}", chips, missing[key], state, "chips")
+            yield _compared(scene, f"{key}", chips, missing[key], state, "chip")
     unnamed = sorted(
         {p.generation.name for p in scene.platform.slice_plans if p.capacity != "reservation" and not p.quota}
     )
@@ -104,7 +107,7 @@ def _compared(scene: Scene, name: str, total: int, missing: int, state: State, u
     """What is in use may be this platform's own, so of what stands nothing is needed again."""
     used = "" if state.usage is None else f", {state.usage} in use"
     limit = "no limit" if state.limit == UNLIMITED else f"limit {state.limit}"
-    what = f"{name}: {total} {unit} needed, {limit}{used}"
+    what = f"{name}: {counted(total, unit)} needed, {limit}{used}"
     if state.limit == UNLIMITED:
         return Finding("ok", what)
     if total > state.limit:
@@ -135,9 +138,9 @@ def cpu_quota(scene: Scene) -> Iterator[Finding]:
     for key in sorted(fewest):
         state = _state(scene, key)
         if state is None:
-            yield Finding("not checked", f"{key}: {fewest[key]} vCPUs needed; Google shows no such quota")
+            yield Finding("not checked", f"{key}: {counted(fewest[key], 'vCPU')} needed; Google shows no such quota")
             continue
-        finding = _compared(scene, f"{key}", fewest[key], 0 if stands else fewest[key], state, "vCPUs")
+        finding = _compared(scene, f"{key}", fewest[key], 0 if stands else fewest[key], state, "vCPU")
         yield finding
         if finding.level == "ok" and UNLIMITED != state.limit < most[key]:
             yield Finding(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from plan.slices import SlicePlan
+from plan.words import counted
 from tools.preflight.cloud import Json, RefusedError
 from tools.preflight.findings import Finding, Level
 from tools.preflight.scene import Scene
@@ -149,7 +150,7 @@ def _full(name: str, needed: int, free: int | None) -> Iterator[Finding]:
     if free is not None and needed > free:
         yield Finding(
             "blocks",
-            f"{name} has {free} free hosts; {needed} are needed",
+            f"{name} has {counted(free, 'free host')}; {needed} needed",
             "free some, enlarge the reservation, or ask for fewer slices",
         )
 

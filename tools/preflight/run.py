@@ -25,18 +25,19 @@ class Result:
 
 def preflight(platform: Platform, stack: str, cloud: Cloud | None) -> Result:
     """All checks; only those that need nobody where `cloud` is None."""
-    rows = list(offline(platform))
+    rows: list[Row] = []
+    connected = True
     if cloud is None:
         rows.append(Row("cloud", Finding("not checked", f"{', '.join(CHECKS)}", "run it without --offline")))
-        return Result(tuple(rows), connected=True)
-    scene = Scene(platform, stack, cloud)
-    try:
-        for row in _online(scene):
-            rows.append(row)
-    except NoConnectionError as error:
-        rows.append(Row("cloud", Finding("not checked", str(error), error.next_step)))
-        return Result(tuple(rows), connected=False)
-    return Result(tuple(rows), connected=True)
+    else:
+        try:
+            for row in _online(Scene(platform, stack, cloud)):
+                rows.append(row)
+        except NoConnectionError as error:
+            rows.append(Row("cloud", Finding("not checked", str(error), error.next_step)))
+            connected = False
+    version_known = any(row.check == "version" and row.finding.level != "not checked" for row in rows)
+    return Result((*offline(platform, version_known=version_known), *rows), connected)
 
 
 def _online(scene: Scene) -> Iterator[Row]:

@@ -16,6 +16,7 @@ from plan.platform import Platform
 from plan.provisioning import TPU_PROVISIONER
 from plan.slices import PoolPlan, SlicePlan
 from plan.tpu_provisioner import delete_command
+from plan.words import counted
 from platform_config.capacity import Reservation
 from tools.drawing import cluster_words
 from tools.kueue_readings import QueueReading, WorkloadReading
@@ -178,7 +179,7 @@ def _row(scene: _Scene, plan: SlicePlan, pools: Sequence[_Pool], held: Mapping[s
     return SliceRow(
         name=plan.name,
         shape=f"{plan.generation.name} {plan.topology}",
-        one=_counted(plan.hosts, "host") + f", {_counted(plan.chips, 'chip')}",
+        one=counted(plan.hosts, "host") + f", {counted(plan.chips, 'chip')}",
         capacity=plan.capacity,
         whole=_whole(plan, pools) if known else None,
         wanted=sum(1 for pool in pools if pool.wanted) if plan.multi_host else wanted_hosts,
@@ -191,10 +192,6 @@ def _row(scene: _Scene, plan: SlicePlan, pools: Sequence[_Pool], held: Mapping[s
         cost=_cost(plan, None if paid is None else paid * plan.chips_per_host),
         idle_cost=_cost(plan, idle) if known and held_known else None,
     )
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _whole(plan: SlicePlan, pools: Sequence[_Pool]) -> int:
@@ -286,7 +283,7 @@ def _lacking(scene: _Scene, plan: SlicePlan, pool: _Pool, lacking: int, missing:
     if full:
         return _exhausted(plan, full, pool.name)
     google = pool.google
-    hosts = f"{lacking} of {_counted(pool.wanted, 'host')}"
+    hosts = f"{lacking} of {counted(pool.wanted, 'host')}"
     if google and (google.coming or google.status in UNDER_WAY):
         return _of(plan, "note", "hosts-coming", f"{hosts} still to come: Google is making them", "", pool.name)
     if plan.provisioning.on_demand and not pool.hosts:
@@ -326,8 +323,8 @@ def _why_full(reservation: ReservationReading, missing: int) -> str:
     if reservation.count is None or reservation.used is None or missing <= reservation.count - reservation.used:
         return ""
     left = reservation.count - reservation.used
-    words = f"has {_counted(left, 'free host')}, and {missing} are missing" if left > 0 else "is used up"
-    return f"reservation {reservation.name} {words}: {reservation.used} of {_counted(reservation.count, 'host')} in use"
+    words = f"has {counted(left, 'free host')}, and {missing} are missing" if left > 0 else "is used up"
+    return f"reservation {reservation.name} {words}: {reservation.used} of {counted(reservation.count, 'host')} in use"
 
 
 def _host_findings(scene: _Scene, plan: SlicePlan, host: Host) -> Iterator[Finding]:
@@ -340,7 +337,7 @@ def _host_findings(scene: _Scene, plan: SlicePlan, host: Host) -> Iterator[Findi
         yield _of(plan, "note" if repairing else "act", "host-not-ready", what, describe, host.name)
     elif host.chips < plan.chips_per_host:
         part = "device plugin" if plan.devices == "device-plugin" else "DRA driver"
-        what = f"a host shows {host.chips} of {_counted(plan.chips_per_host, 'chip')}: look at the {part} there"
+        what = f"a host shows {host.chips} of {counted(plan.chips_per_host, 'chip')}: look at the {part} there"
         yield _of(plan, "note" if age < STARTING else "act", "chips-missing", what, describe, host.name)
     if host.leaves:
         yield _of(plan, "note", "host-leaving", f"a host will be away: {host.leaves}", "", host.name)
@@ -430,13 +427,13 @@ def _jobset_findings(scene: _Scene, jobset: JobSetReading) -> Iterator[Finding]:
     about = f"JobSet {jobset.namespace}/{jobset.name}"
     step = f"kubectl -n {jobset.namespace} describe jobset {jobset.name}"
     if jobset.end == "Failed" and scene.at - jobset.since < FAILED_LATELY:
-        yield Finding("note", "job-failed", about, f"failed after {_counted(jobset.restarts, 'restart')}", step)
+        yield Finding("note", "job-failed", about, f"failed after {counted(jobset.restarts, 'restart')}", step)
     if jobset.end or not jobset.restarts:
         return
     left = max(jobset.most_restarts - jobset.restarts, 0)
     starting = jobset.ready < jobset.wanted or jobset.suspended
     state = "is starting again" if starting else "runs again"
-    what = f"{state} after {_counted(jobset.restarts, 'restart')}, {left} left"
+    what = f"{state} after {counted(jobset.restarts, 'restart')}, {left} left"
     yield Finding("act" if starting and not left else "note", "job-restarting", about, what, step)
 
 
@@ -445,7 +442,7 @@ def _unqueued(scene: _Scene) -> Iterator[Finding]:
     platform = scene.platform
     held = [each for each in scene.readings.cluster.holders or () if each.host and _outside_queues(scene, each)]
     if platform.queues and held:
-        chips = _counted(sum(each.chips for each in held), "chip")
+        chips = counted(sum(each.chips for each in held), "chip")
         owners = tuple(sorted({each.owner for each in held}))
         step = "no queue counts them: docs/queues.md"
         yield Finding("note", "chips-unqueued", "queues", f"{chips} held outside queues", step, owners)
@@ -482,7 +479,7 @@ def _idle(scene: _Scene, pools: Mapping[str, Sequence[_Pool]]) -> Iterator[Findi
             chips = sum(pod.chips for pod in pods)
             cost = sum(pod.chips * prices.get(pod.host, 0) for pod in pods)
             minutes = LOAD_WINDOW.seconds // 60
-            what = f"{_counted(chips, 'chip')} did nothing for {minutes} minutes, {cost:,.2f} USD/h"
+            what = f"{counted(chips, 'chip')} did nothing for {minutes} minutes, {cost:,.2f} USD/h"
             step = "let it go, or ask for fewer slices" if any(pod.server for pod in pods) else "look at its log"
             kind: Kind = "server-idle" if any(pod.server for pod in pods) else "job-idle"
             yield Finding("note", kind, owner, what, step)

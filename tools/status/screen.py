@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tools.explain import counted
+from plan.words import counted
 from tools.status.readings import Interruption, ReservationReading, Unread
 from tools.status.report import Finding, QueueRow, Report, SliceRow
 

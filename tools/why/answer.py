@@ -9,6 +9,7 @@ from plan.platform import Platform
 from plan.provisioning import TPU_PROVISIONER
 from plan.queues import reach
 from plan.slices import SlicePlan
+from plan.words import counted
 from tools.why.cluster import Object
 from tools.why.hosts import hosts
 from tools.why.job import Job, all_workloads, condition, is_true, named
@@ -120,7 +121,7 @@ def _beyond_reach(platform: Platform, queue: str, flavor: Flavor | None, chips: 
     """Why a queue of the platform can never give so many chips; empty if it can."""
     if not flavor or queue not in platform.queues or (most := reach(platform, queue, flavor.name)) >= chips:
         return ""
-    return f"the job wants {chips} chips and queue {queue} can never have more than {most} of {flavor.name}"
+    return f"the job wants {counted(chips, 'chip')} and queue {queue} can never have more than {most} of {flavor.name}"
 
 
 def _unqueued(platform: Platform, job: Job) -> Side:
