@@ -2,26 +2,24 @@
 
 import gc
 import importlib
+from pathlib import Path
 
 import pulumi
 
 from components.stack_state import read_standing
 from plan.platform import Platform
 from platform_config.errors import ConfigErrors
-from platform_config.reading import given
+from platform_config.lines import lines_if_same
+from platform_config.platform import PLATFORM_KEY
+from platform_config.reading import PROJECT_KEY, keys_meant
 from rules.cluster_identity import another_cluster
-from rules.load import load_platform
+from rules.load import load_configuration
 
 
 def main() -> None:
     """Register the platform of the selected stack. A bad configuration registers nothing and prints every error."""
     try:
-        platform = load_platform(
-            given(pulumi.Config().get("platform")),
-            project=pulumi.Config("gcp").get("project"),
-            stack=pulumi.get_stack(),
-            keys=pulumi.runtime.get_config_env(),
-        )
+        platform = load()
         refuse_another_cluster(platform)
     except ConfigErrors as errors:
         raise pulumi.RunError(str(errors)) from None
@@ -35,6 +33,15 @@ def main() -> None:
     gc.enable()
     for name, value in build(platform).items():
         pulumi.export(name, value)
+
+
+def load() -> Platform:
+    """The platform of the selected stack. Raises ConfigErrors."""
+    read = {PLATFORM_KEY: pulumi.Config().get("platform"), PROJECT_KEY: pulumi.Config("gcp").get("project")}
+    config = pulumi.runtime.get_config_env() | {key: value for key, value in read.items() if value is not None}
+    stack = pulumi.get_stack()
+    file = Path(f"Pulumi.{stack}.yaml")  # programs run in the project's directory
+    return load_configuration(config, stack=stack, lines=lambda: lines_if_same(file, config, keys_meant(config)))
 
 
 def refuse_another_cluster(platform: Platform) -> None:

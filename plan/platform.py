@@ -20,6 +20,7 @@ from plan.slices import (
 )
 from platform_config.cluster import CpuPool, Exclusion, GkeCluster, PoolOptions
 from platform_config.fields import Name
+from platform_config.partial import without
 from platform_config.platform import PlatformConfig
 from platform_config.queues import DEFAULT_QUEUE
 from platform_config.self_managed import ExistingCluster, InCluster, SelfManagedCluster
@@ -35,8 +36,9 @@ class Platform(PlatformConfig):
 
     @classmethod
     def of(cls, written: PlatformConfig) -> "Platform":
-        """The plan of a platform as it was written."""
-        return cls.model_construct(written.model_fields_set, **dict(written))
+        """The plan of a platform as it was written; what is unknown stays unknown (`platform_config.partial`)."""
+        unknown = cls.model_fields.keys() - written.__dict__.keys()
+        return without(cls.model_construct(written.model_fields_set, **dict(written)), *unknown)
 
     @property
     def region(self) -> str:

@@ -22,7 +22,7 @@ import yaml
 from platform_config.fields import MOST_LEVELS, MOST_VALUES
 
 # libyaml where it is installed: it reads a thousand slices in 0.1 s, the parser in Python in 1 s.
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 MERGE = "<<"
 STANDARD = "tag:yaml.org,2002:"
@@ -99,7 +99,7 @@ def document(text: str) -> Any:
 def _first_document(text: str) -> Any:
     anchors: dict[str, _Node | None] = {}
     stack = [_Open(None)]
-    for event in yaml.parse(text, Loader=_Loader):
+    for event in yaml.parse(text, Loader=Loader):
         if isinstance(event, yaml.ScalarEvent):
             node, anchor = _scalar(event), event.anchor
         elif isinstance(event, yaml.AliasEvent):

@@ -12,11 +12,13 @@ class ConfigError:
 
     `path` is its place in `Pulumi.<stack>.yaml` below `config:`, for example
     `tpu-platform:platform.slices.train.topology`; `message` says what is wrong and why, `hint` what to write instead.
+    `line` is the line of the stack file, counted from 1, if it is known; of what is missing that of the mapping around.
     """
 
     path: str
     message: str
     hint: str = ""
+    line: int | None = None
 
     def __post_init__(self) -> None:
         # All three contain what a person wrote, which may be a pasted file.
@@ -25,7 +27,8 @@ class ConfigError:
                 object.__setattr__(self, key, f"{text[:LONGEST]}... ({len(text)} characters)")
 
     def __str__(self) -> str:
-        lines = [f"  {self.path}", f"    {self.message}"]
+        where = f"line {self.line}: " if self.line else ""
+        lines = [f"  {where}{self.path}", f"    {self.message}"]
         return "\n".join([*lines, f"    -> {self.hint}"] if self.hint else lines)
 
 

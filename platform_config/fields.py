@@ -3,16 +3,40 @@
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
+
+from catalogue.generations import KNOWN_ZONES
+
+
+class UnknownValueError(Exception):
+    """A value that a person wrote could not be read, and somebody looked at it. See `platform_config.partial`."""
 
 
 class Model(BaseModel):
     """Frozen. An unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _missing(self: Model, name: str) -> Any:
+    """Python asks this only for an attribute that is not there."""
+    if name in type(self).model_fields:
+        raise UnknownValueError(name)
+    return BaseModel.__getattr__(self, name)  # type: ignore[attr-defined]
+
+
+Model.__getattr__ = _missing  # type: ignore[attr-defined]  # a method of the class would make mypy accept any attribute
+
+
+class Unread:
+    """In place of a model that could not be read at all."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise UnknownValueError(name)
 
 
 _LONGEST_SHOWN = 80
@@ -44,26 +68,42 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}... ({len(text)} characters)"
 
 
-def matching(pattern: str, what: str, hint: str) -> Callable[[str], str]:
+Nearest = Callable[[str], str | None]
+"""From a value that is refused to what to write, if that can be told."""
+
+
+def matching(pattern: str, what: str, hint: str, nearest: Nearest = lambda _: None) -> Callable[[str], str]:
     """Validator for text of a given form; `what` names the form in the message."""
 
     def check(value: str) -> str:
         if not re.fullmatch(pattern, value):
-            raise refusal(f"{shown(value)} is not {what}", hint)
+            instead = nearest(value)
+            raise refusal(f"{shown(value)} is not {what}", f"write {instead}" if instead else hint)
         return value
 
     return check
 
 
-def text(pattern: str, what: str, hint: str) -> Any:
+def text(pattern: str, what: str, hint: str, nearest: Nearest = lambda _: None) -> Any:
     """Metadata of a text field: the check, and the same pattern for the JSON Schema."""
-    return (AfterValidator(matching(pattern, what, hint)), Field(json_schema_extra={"pattern": f"^(?:{pattern})$"}))
+    check = AfterValidator(matching(pattern, what, hint, nearest))
+    return (check, Field(json_schema_extra={"pattern": f"^(?:{pattern})$"}))
+
+
+NAME = "[a-z]([a-z0-9-]{0,61}[a-z0-9])?"
+
+
+def near_name(value: str) -> str | None:
+    """A value as a name, if little is wrong with it."""
+    name = re.sub(r"[^a-z0-9]+", "-", value[:_LONGEST_SHOWN].lower()).strip("-")
+    return name if re.fullmatch(NAME, name) else None
 
 
 _NAME_CHECK, _NAME_SCHEMA = text(
-    "[a-z]([a-z0-9-]{0,61}[a-z0-9])?",
+    NAME,
     "a name of lower-case letters, digits and hyphens that starts with a letter and ends with a letter or digit",
     "for example train-large, at most 63 characters",
+    near_name,
 )
 Name = Annotated[str, _NAME_CHECK, _NAME_SCHEMA]
 """Lower-case letters, digits and hyphens, starting with a letter: valid in Google Cloud and in Kubernetes."""
@@ -92,6 +132,13 @@ def duration_seconds(value: object) -> int | None:
     """Seconds of `7d`, `36h`, `90m` or `3600s`; None if it is no duration."""
     match = re.fullmatch(_DURATION, value) if isinstance(value, str) else None
     return int(match[1]) * _UNITS[match[2]] if match else None
+
+
+def duration_shown(duration: str) -> str:
+    """A duration in whole seconds (`1209600s`), as a person writes it: `14d`."""
+    seconds = int(duration.removesuffix("s"))
+    unit = next(unit for unit in ("d", "h", "m", "s") if seconds % _UNITS[unit] == 0)
+    return f"{seconds // _UNITS[unit]}{unit}"
 
 
 def _seconds(value: object) -> str:
@@ -172,10 +219,19 @@ _MACHINE_CHECK, _MACHINE_SCHEMA = text(
 MachineType = Annotated[str, _MACHINE_CHECK, _MACHINE_SCHEMA]
 """A machine type of Compute Engine without TPUs; whether the zone offers it, only Google knows."""
 
+
+def near_zone(value: str) -> str | None:
+    """The known zones of a region, or the known zone that looks most like a value."""
+    lowered = value[:_LONGEST_SHOWN].lower()
+    inside = sorted(zone for zone in KNOWN_ZONES if zone.startswith(f"{lowered}-"))
+    return " or ".join(inside or get_close_matches(lowered, sorted(KNOWN_ZONES), 1)) or None
+
+
 _ZONE_CHECK, _ZONE_SCHEMA = text(
     "[a-z]{2,20}-[a-z]{2,20}[0-9]{1,3}-[a-z]{1,2}[0-9]{0,3}[a-z]?",
     "a zone",
     "for example us-east5-b; the region follows from it",
+    near_zone,
 )
 Zone = Annotated[str, _ZONE_CHECK, _ZONE_SCHEMA]
 """A zone of Google Cloud."""

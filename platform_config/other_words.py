@@ -94,7 +94,8 @@ RESERVATION: dict[str, Word] = dict.fromkeys(
 PLATFORM: dict[str, Word] = {
     **{key: Word(word.why, f"below slices: NAME: {word.instead}") for key, word in SLICE.items()},
     **dict.fromkeys(
-        ("region", "location"), Word("slices are in one zone; the region follows from it", "write zone: ZONE")
+        ("region", "location", "zones", "node_locations"),
+        Word("slices are in one zone; the region follows from it", "write zone: ZONE"),
     ),
     **dict.fromkeys(("project_id",), Word("the project is set once for all", "write gcp:project beside the platform")),
     **dict.fromkeys(

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -12,42 +12,18 @@ from pydantic_core import ErrorDetails
 
 from platform_config.errors import ConfigError
 from platform_config.fields import MOST_LEVELS, MOST_VALUES, shown
+from platform_config.partial import STAND_INS, partial
 from platform_config.platform import PLATFORM_KEY, PlatformConfig, below
-from platform_config.slice import Slice
-from platform_config.wording import translated
+from platform_config.stack_file import PROJECT_NAME
+from platform_config.wording import UNKNOWN_KEY, translated, unknown_fields
 
 PROJECT_KEY = "gcp:project"
 PROJECT_ID = r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]"
 
-# Placeholders for what is missing or malformed, so that everything else can still be checked. They break no rule: the
-# zone is in no table, and the network's ranges are large.
-PLACEHOLDERS: dict[str, Any] = {
-    "project": "unknown-project0",
-    "zone": "unknown-region1-a",
-    "network": {
-        "kind": "existing",
-        "network": "n",
-        "subnetwork": "n",
-        "pods_range": "n",
-        "services_range": "n",
-        "nodes_cidr": "11.0.0.0/8",
-        "pods_cidr": "64.0.0.0/3",
-        "services_cidr": "12.0.0.0/12",
-    },
-}
-MARKS = ("unknown-project0", "unknown-region1")
-# The same for required keys of an existing cluster.
-CLUSTER_PLACEHOLDERS = {
-    "server": "https://unknown",
-    "ca": "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----",
-    "join_secret": "projects/unknown/secrets/join",
-    "access_secret": "projects/unknown/secrets/access",
-}
+KNOWN_KEYS = (PROJECT_KEY, PLATFORM_KEY)
 MOST_ERRORS = 100
 """Most errors of form that are shown at once."""
 ENCRYPTED = ("is encrypted, so only Pulumi can read it", "nothing in a platform is a secret: set it without --secret")
-DECISIVE = ("machine_type", "generation", "topology", "chips", "capacity")
-"""Keys of a slice that most rules need: if one is malformed, the whole slice is left out."""
 
 
 def given(text: str | None) -> object:
@@ -92,16 +68,39 @@ def is_project(project: object) -> bool:
     return isinstance(project, str) and re.fullmatch(PROJECT_ID, project) is not None
 
 
-def parse(raw: object, project: str, keys: Iterable[str]) -> tuple[PlatformConfig | None, list[ConfigError]]:
-    """The platform, and its errors of form. Malformed parts are left out, so that rules can check the rest."""
+def keys_meant(config: Mapping[str, Any]) -> dict[str, str]:
+    """For each key that the program reads, the key of the configuration that has its value, perhaps misspelt."""
+    return {key: key if key in config else _close(config, key) or key for key in KNOWN_KEYS}
+
+
+def _close(config: Mapping[str, Any], key: str) -> str | None:
+    strange = [other for other in config if other not in KNOWN_KEYS]
+    name = f"{PROJECT_NAME}:{key.partition(':')[2]}"  # as the engine reads a key without a namespace
+    return name if name in strange else next(iter(get_close_matches(key, strange, 1)), None)
+
+
+def key_errors(config: Mapping[str, Any]) -> Iterator[ConfigError]:
+    """What is wrong with the keys of a configuration: misspelt, or beside the platform instead of below it."""
+    meant = keys_meant(config)
+    for key, there in meant.items():
+        if key != there:
+            yield ConfigError(there, UNKNOWN_KEY, f"did you mean {key}?")
+    for key in config:
+        namespace, _, name = key.partition(":")
+        if namespace == PROJECT_NAME and name in PlatformConfig.model_fields and key not in meant.values():
+            yield ConfigError(key, "is beside the platform", f"write {name}: below {PLATFORM_KEY}:")
+
+
+def parse(raw: object, project: str | None) -> tuple[PlatformConfig | None, list[ConfigError]]:
+    """The platform, and its errors of form.
+
+    It lacks what could not be read (`platform_config.partial`), so that rules can check the rest. `project`: None if it
+    is unknown.
+    """
     if raw is None:
-        close = get_close_matches(PLATFORM_KEY, [key for key in keys if key != PLATFORM_KEY], 1)
-        hint = (
-            f"write {PLATFORM_KEY} instead of {close[0]}"
-            if close
-            else "see docs/configuration.md; the least is a zone and a slice"
-        )
-        return None, [ConfigError(PLATFORM_KEY, "is missing", hint)]
+        return None, [
+            ConfigError(PLATFORM_KEY, "is missing", "see docs/configuration.md; the least is a zone and a slice")
+        ]
     if not isinstance(raw, dict):
         return None, [ConfigError(PLATFORM_KEY, "is not a mapping", "write keys below it, such as zone:")]
     if _is_beyond_measure(raw):
@@ -112,9 +111,13 @@ def parse(raw: object, project: str, keys: Iterable[str]) -> tuple[PlatformConfi
         errors.append(
             ConfigError(below("project"), "unknown key", f"the project is set once for all, as {PROJECT_KEY}")
         )
-    raw = {**_with_text_keys(raw), "project": project}
+    raw = {**_with_text_keys(raw), "project": project or STAND_INS[("project",)]}
+    unknown: list[tuple[str, ...]] = [] if project else [("project",)]
+    details: list[ErrorDetails] = []
     try:
-        return PlatformConfig.model_validate(raw), errors
+        platform = PlatformConfig.model_validate(raw)
+        if project:
+            return platform, errors
     except ValidationError as error:
         details = _deepest(error.errors(include_url=False))
     errors += (translated(detail, raw) for detail in details[:MOST_ERRORS])
@@ -122,10 +125,8 @@ def parse(raw: object, project: str, keys: Iterable[str]) -> tuple[PlatformConfi
         hint = "correct those above first"
         errors.append(ConfigError(PLATFORM_KEY, f"has {len(details) - MOST_ERRORS} more errors of form", hint))
         return None, errors
-    try:
-        return PlatformConfig.model_validate(_without_malformed(raw, details)), errors
-    except ValidationError:
-        return None, errors
+    rest, further = partial(raw, [*unknown, *(field for detail in details for field in unknown_fields(detail, raw))])
+    return rest, errors + [translated(detail, raw) for detail in further]
 
 
 def _is_beyond_measure(raw: object) -> bool:
@@ -156,24 +157,3 @@ def _with_text_keys(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _with_text_keys(item) for key, item in value.items()}
     return [_with_text_keys(item) for item in value] if isinstance(value, list) else value
-
-
-def _without_malformed(raw: dict[str, Any], details: list[ErrorDetails]) -> dict[str, Any]:
-    """The raw platform without malformed settings; the whole part where other settings depend on a malformed one."""
-    rest: dict[str, Any] = dict(raw)
-    rest["slices"] = dict(raw["slices"]) if isinstance(raw.get("slices"), dict) else {}
-    for detail in details:
-        match detail["loc"]:
-            case ("slices", str(name), str(key), *_) if key in Slice.model_fields and key not in DECISIVE:
-                if name in rest["slices"]:
-                    rest["slices"][name] = {k: v for k, v in rest["slices"][name].items() if k != key}
-            case ("slices", str(name), *_):
-                rest["slices"].pop(name, None)
-            case ("cluster", str(), str(key), *_) if isinstance(rest.get("cluster"), dict):
-                cluster = {k: v for k, v in rest["cluster"].items() if k != key}
-                rest["cluster"] = cluster | ({key: CLUSTER_PLACEHOLDERS[key]} if key in CLUSTER_PLACEHOLDERS else {})
-            case (str(section), *_) if section in PLACEHOLDERS:
-                rest[section] = PLACEHOLDERS[section]
-            case (str(section), *_):
-                rest.pop(section, None)
-    return rest

@@ -2,6 +2,7 @@
 
 import json
 import re
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,10 @@ from platform_config.errors import ConfigError, ConfigErrors
 
 PROJECT_NAME = "tpu-platform"
 """Name of the Pulumi project: keys without a namespace are the project's."""
+
+
+ENGINE_KEYS = {"config", "environment", "secretsprovider", "encryptedkey", "encryptionsalt"}
+"""Keys of a stack file that the engine knows."""
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -28,18 +33,24 @@ def read(path: Path) -> dict[str, Any]:
         for key in mapping if isinstance(mapping, dict) else ():
             if isinstance(key, engine_yaml.NotText):
                 raise _refused(path, f"has the key {key}, which is not text", "write the name of a setting")
+    if isinstance(content, dict) and "config" not in content and (strange := content.keys() - ENGINE_KEYS):
+        key = min(strange)
+        hint = "did you mean config:?" if get_close_matches(key, ["config"], 1) else f"write config: above {key}:"
+        raise _refused(
+            path, f"has {key[:60]}: and no config:", f"{hint} gcp:project and tpu-platform:platform are below it"
+        )
     if content is not None and (not isinstance(content, dict) or not isinstance(config, dict | None)):
         raise _refused(path, "has no config: mapping", "put gcp:project and tpu-platform:platform below config:")
     read: dict[str, Any] = {}
     for key, value in (config or {}).items():
-        full = _full_key(path, key)
+        full = full_key(path, key)
         if full in read:
             raise _refused(path, f"has {full} twice, as {key} too", "keep one of the two")
         read[full] = value if isinstance(value, dict | list) else _text(value)
     return read
 
 
-def _full_key(path: Path, key: str) -> str:
+def full_key(path: Path, key: str) -> str:
     """`platform` is the project's own key, and `a:config:b` an older spelling of `a:b`."""
     parts = key.split(":") if ":" in key else [PROJECT_NAME, key]
     if len(parts) == 3 and parts[1] == "config":

@@ -8,10 +8,23 @@ from pydantic import AfterValidator, Field
 from platform_config.fields import PROJECT, Count, Flag, Model, Name, refusal, text
 
 _ADDRESS = r"[a-z0-9][a-z0-9._%+-]{0,63}@[a-z0-9][a-z0-9.-]{0,251}\.[a-z]{2,24}"
+ACCOUNTS = ".gserviceaccount.com"
+"""With this the addresses of service accounts end."""
+
+
+def _near_member(value: str) -> str | None:
+    """An address with the prefix that its domain, or a person, has."""
+    if re.fullmatch(_ADDRESS, value.lower()):
+        prefixes = ["serviceAccount"] if value.lower().endswith(ACCOUNTS) else ["user", "group"]
+        return " or ".join(f"{prefix}:{value.lower()}" for prefix in prefixes)
+    return None
+
+
 _MEMBER_CHECK, _MEMBER_SCHEMA = text(
     rf"(group|user|serviceAccount):{_ADDRESS}",
     "a member in IAM's spelling, in lower case",
     "group:research@example.com, user:eva@example.com or serviceAccount:ci@my-project.iam.gserviceaccount.com",
+    _near_member,
 )
 Member = Annotated[str, _MEMBER_CHECK, _MEMBER_SCHEMA]
 """Somebody in a team: a Google group, a person or a service account."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from plan.capacity import CAPACITY_MODELS, FLEX_SECONDS, model_of
 from plan.provisioning import provisioning_of
 from platform_config.capacity import Reservation
+from platform_config.fields import duration_shown
 from rules.registry import SLICE, Finding, SliceView
 
 SHORTEST_RUN, LONGEST_RUN = 30, 120 * 86400
@@ -38,7 +39,7 @@ def dws_duration(view: SliceView) -> Iterator[Finding]:
         if given and model.dws and int(given[:-1]) > FLEX_SECONDS:
             yield Finding(
                 f"{path}.max_run_duration",
-                f"{given} is longer than seven days, the longest time for {capacity.model} hosts",
+                f"{duration_shown(given)} is longer than seven days, the longest time for {capacity.model} hosts",
                 "write 7d or less",
             )
 
@@ -52,7 +53,11 @@ def run_duration(view: SliceView) -> Iterator[Finding]:
     for path, capacity in view.alternatives():
         given = model_of(capacity).run_limit(capacity)
         if given and not SHORTEST_RUN <= int(given[:-1]) <= LONGEST_RUN:
-            yield Finding(f"{path}.max_run_duration", f"{given} is not possible", "write 30s to 120d, or leave it out")
+            yield Finding(
+                f"{path}.max_run_duration",
+                f"{duration_shown(given)} is not possible",
+                "write 30s to 120d, or leave it out",
+            )
 
 
 @SLICE.rule(

@@ -12,6 +12,7 @@ from plan.capacity import OnCompute, OnlyOnGke, model_of
 from plan.hosts import DRAIN_MINUTES, JOIN_TOKEN, drain_seconds, group_name
 from plan.slices import plan_group
 from platform_config.capacity import AnyCapacity, Reservation
+from platform_config.fields import duration_shown
 from platform_config.self_managed import OLDEST_WITH_DRA
 from rules.clusters import fits_group
 from rules.registry import SLICE, Finding, SliceView
@@ -142,7 +143,7 @@ def shortest_flex_start(view: SliceView) -> Iterator[Finding]:
         if given and _is_flex_start(capacity) and int(given[:-1]) < SHORTEST_FLEX_SECONDS:
             yield Finding(
                 f"{path}.max_run_duration",
-                f"{given} is shorter than ten minutes, the shortest time for flex-start hosts",
+                f"{duration_shown(given)} is shorter than ten minutes, the shortest time for flex-start hosts",
                 "write 10m or more",
             )
 

@@ -1,60 +1,77 @@
 """Reads a platform and checks all rules."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from plan.platform import Platform
 from platform_config import stack_file
 from platform_config.errors import ConfigError, ConfigErrors
-from platform_config.platform import PLATFORM_KEY, below
+from platform_config.lines import Lines, lines_of
+from platform_config.platform import PLATFORM_KEY
 from platform_config.reading import (
     ENCRYPTED,
-    MARKS,
-    PLACEHOLDERS,
     PROJECT_KEY,
     given,
     is_project,
+    key_errors,
+    keys_meant,
     parse,
     project_errors,
     secret_paths,
     stack_name,
 )
-from platform_config.wording import meant
+from platform_config.wording import MISSING, meant
 from rules.check import check
 
+NO_LINES = Lines({})
 
-def load_platform(raw: object, *, project: str | None, stack: str = "", keys: Iterable[str] = ()) -> Platform:
+
+def load_platform(
+    raw: object,
+    *,
+    project: object,
+    stack: str = "",
+    others: Iterable[ConfigError] = (),
+    lines: Callable[[], Lines | None] = lambda: None,
+) -> Platform:
     """The platform in `raw`, the value of `tpu-platform:platform` as YAML or JSON gives it.
 
-    `project` is the value of `gcp:project`; the headline of errors names `stack`. `keys` are all keys of the
-    configuration, to suggest the one that was misspelt. Raises ConfigErrors with everything that is wrong, in form and
-    by the rules.
+    `project` is the value of `gcp:project`; the headline of errors names `stack`. `others` are errors that the reader
+    of the configuration found. `lines` gives the lines of the stack file, if that is known; it is asked if there are
+    errors. Raises ConfigErrors with everything that is wrong, in form and by the rules, in the order of the file.
     """
-    errors = list(project_errors(project))
-    known = project if project and is_project(project) else PLACEHOLDERS["project"]
-    written, malformed = parse(raw, known, keys)
-    errors += malformed
+    errors = [*project_errors(project), *others]
+    written, malformed = parse(raw, project if isinstance(project, str) and is_project(project) else None)
+    misspelt = {meant(error) for error in malformed}
+    errors += (error for error in malformed if error.path not in misspelt or error.message != MISSING)
     platform = Platform.of(written) if written else None
     if platform is not None:
-        kind_known = not any(error.path in (below("cluster"), below("cluster.kind")) for error in malformed)
-        found = check(platform, complete=not malformed, backend=platform.backend if kind_known else None)
-        misspelt = {meant(error) for error in malformed}
-        # A finding about a placeholder, or about the default of a misspelt key, says nothing about what a person wrote.
-        errors += (
-            error
-            for error in found
-            if error.path not in misspelt and not any(mark in error.message + error.hint for mark in MARKS)
-        )
+        errors += (error for error in check(platform) if error.path not in misspelt)
     if errors or platform is None:
-        raise ConfigErrors(errors, f"stack {stack}" if stack else "")
+        raise in_order(errors, lines(), stack)
     return platform
+
+
+def load_configuration(config: Mapping[str, Any], *, stack: str, lines: Callable[[], Lines | None]) -> Platform:
+    """The platform of a configuration, by full key; mappings may be JSON. See `load_platform`."""
+    keys = keys_meant(config)
+    raw, project = config.get(keys[PLATFORM_KEY]), config.get(keys[PROJECT_KEY])
+    platform = given(raw) if isinstance(raw, str) else raw
+    return load_platform(platform, project=project, stack=stack, others=key_errors(config), lines=lines)
 
 
 def load_stack_file(path: Path) -> Platform:
     """The platform in a `Pulumi.<stack>.yaml`, read without Pulumi. Raises ConfigErrors, also where it has none."""
     config = stack_file.read(path)
-    raw, project = config.get(PLATFORM_KEY), config.get(PROJECT_KEY)
-    if secrets := list(secret_paths(raw, PLATFORM_KEY)) + list(secret_paths(project, PROJECT_KEY)):
-        raise ConfigErrors([ConfigError(where, *ENCRYPTED) for where in secrets], f"stack {stack_name(path)}")
-    platform = given(raw) if isinstance(raw, str) else raw
-    return load_platform(platform, project=project, stack=stack_name(path), keys=config)
+    stack, keys = stack_name(path), keys_meant(config)
+    if secrets := [where for key in keys.values() for where in secret_paths(config.get(key), key)]:
+        raise in_order([ConfigError(where, *ENCRYPTED) for where in secrets], lines_of(path, keys), stack)
+    return load_configuration(config, stack=stack, lines=lambda: lines_of(path, keys))
+
+
+def in_order(errors: Iterable[ConfigError], lines: Lines | None, stack: str) -> ConfigErrors:
+    """The errors in the order of the stack file, each with its line, if these are known."""
+    located = [replace(error, line=(lines or NO_LINES).of(error.path)) for error in errors]
+    return ConfigErrors(sorted(located, key=lambda error: error.line or 0), f"stack {stack}" if stack else "")

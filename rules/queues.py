@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from plan.flavors import flavors
 from plan.platform import Platform
+from platform_config.wording import similar
 from rules.registry import PLATFORM, QUEUES, Finding
 
 
@@ -19,7 +20,11 @@ def queue_slices(platform: Platform) -> Iterator[Finding]:
         for group, share in queue.slices.items():
             path = f"queues.{name}.slices.{group}"
             if group not in owned:
-                yield Finding(path, f"there are no slices {group}", f"one of {', '.join(owned) or 'none yet'}")
+                yield Finding(
+                    path,
+                    f"there are no slices {group}",
+                    similar(group, list(owned)) if owned else "describe it under slices",
+                )
                 continue
             owned[group] += share
             if owned[group] > (count := platform.slices[group].count) and not platform.overcommit:
@@ -41,8 +46,8 @@ def queue_limits(platform: Platform) -> Iterator[Finding]:
             for group, most in limit.items() if isinstance(limit, dict) else ():
                 path = f"queues.{name}.{key}.{group}"
                 if group not in queue.slices:
-                    known = ", ".join(queue.slices)
-                    yield Finding(path, f"the queue has no slices {group}", f"one of {known}, or add it to its slices")
+                    hint = f"{similar(group, list(queue.slices))}, or add it to its slices"
+                    yield Finding(path, f"the queue has no slices {group}", hint)
                 elif key == "lend" and most > queue.slices[group]:
                     own = queue.slices[group]
                     yield Finding(path, f"{most} slices to lend, where the queue owns {own}", f"write {own} or less")
@@ -56,7 +61,8 @@ def queue_limits(platform: Platform) -> Iterator[Finding]:
 def queue_cohorts(platform: Platform) -> Iterator[Finding]:
     for name, cohort in platform.cohorts.items():
         if cohort.parent is not None and cohort.parent not in platform.cohorts:
-            yield Finding(f"cohorts.{name}.parent", f"there is no cohort {cohort.parent}", "describe it under cohorts")
+            hint = f"{similar(cohort.parent, list(platform.cohorts))}, or describe it under cohorts"
+            yield Finding(f"cohorts.{name}.parent", f"there is no cohort {cohort.parent}", hint)
         elif name in _ancestors(platform, name):
             yield Finding(f"cohorts.{name}.parent", f"{name} would be its own ancestor", "break the circle")
 

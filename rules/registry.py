@@ -2,13 +2,26 @@
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
+from catalogue.generations import Generation, Machine
 from plan.backend import Backend
 from plan.platform import Platform
 from plan.shape import Shape
 from platform_config.capacity import AnyCapacity
+from platform_config.fields import UnknownValueError
 from platform_config.slice import Slice
+
+
+class PartialShape:
+    """The shape of a slice whose topology or machine type is refused: only what is known of it can be looked at."""
+
+    def __init__(self, machine: Machine | None, generation: Generation | None) -> None:
+        known = {"machine": machine, "generation": machine.generation if machine else generation}
+        self.__dict__.update({key: value for key, value in known.items() if value is not None})
+
+    def __getattr__(self, name: str) -> Any:
+        raise UnknownValueError(name)
 
 
 class Finding(NamedTuple):
@@ -21,12 +34,12 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class SliceView:
-    """A slice whose shape is known, within its platform."""
+    """A slice within its platform."""
 
     platform: Platform
     name: str
     spec: Slice
-    shape: Shape
+    shape: Shape | PartialShape
 
     @property
     def hardware_key(self) -> str:
@@ -47,7 +60,7 @@ Check = Callable[[View], Iterator[Finding]]
 class Rule(Generic[View]):
     """A rule: `reason` says why in a sentence, `source` who states it upstream. `backend` None: it applies to both.
 
-    `whole`: it says that something is nowhere in the stack file, which is unknown while a part of it is malformed.
+    `whole`: it says that something is nowhere in the stack file, which is unknown while a slice is.
     """
 
     id: str
@@ -57,6 +70,17 @@ class Rule(Generic[View]):
     backend: Backend | None
     whole: bool
     check: Check[View]
+
+    def findings(self, view: View, rest: Callable[[], View] | None = None) -> Iterator[Finding]:
+        """What the rule finds before it looks at an unknown value, and then in `rest`."""
+        found: list[Finding] = []
+        try:
+            for finding in self.check(view):
+                found.append(finding)
+                yield finding
+        except UnknownValueError:
+            if rest is not None and not self.whole:
+                yield from (finding for finding in self.findings(rest()) if finding not in found)
 
 
 @dataclass
@@ -88,17 +112,18 @@ class Scope(Generic[View]):
         view: View,
         level: Literal["error", "warning"],
         backend: Backend | None = None,
-        complete: bool = True,
+        rest: Callable[[], View] | None = None,
         without: Collection[str] = (),
     ) -> Iterator[Finding]:
         """Findings of the rules of that level: those of the back end and of both; with None only those of both.
 
-        `complete`: whether the view has all that is in the stack file. `without`: ids of rules to leave out.
+        A rule ends where it looks at an unknown value. `rest` makes the view without the slices that have unknown
+        values: such a rule then looks at that as well, unless it is one of the whole. `without`: ids of rules to leave
+        out.
         """
         for rule in self.rules:
-            applies = rule.level == level and rule.backend in (None, backend) and rule.id not in without
-            if applies and (complete or not rule.whole):
-                yield from rule.check(view)
+            if rule.level == level and rule.backend in (None, backend) and rule.id not in without:
+                yield from rule.findings(view, rest)
 
 
 SHAPE: Scope[Slice] = Scope()

@@ -11,6 +11,7 @@ from plan.storage import BUCKET_NAME_LIMIT
 from plan.teams import Member
 from plan.workloads.pods import SET_BY_WORKLOAD
 from platform_config.self_managed import ExistingCluster
+from platform_config.teams import ACCOUNTS
 from rules.registry import PLATFORM, Finding
 
 HIDDEN = (
@@ -20,7 +21,6 @@ HIDDEN = (
 """Directories that a container needs as they are; /dev/shm and /tmp are memory and scratch space of the TPU runtime."""
 WITH_A_DISK = {"disk", "mount"}
 OF_NEW_BUCKETS = ("soft_delete", "expire", "keep")
-ACCOUNTS = ".gserviceaccount.com"
 
 
 @PLATFORM.rule(

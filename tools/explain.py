@@ -81,8 +81,8 @@ def _group(group: HostGroup) -> dict[str, Any]:
 
 
 def errors_as_json(errors: ConfigErrors) -> str:
-    """`{"errors": [{"path", "message", "hint"}]}`."""
-    return json.dumps({"errors": [_notice(error) for error in errors.errors]}, indent=2)
+    """`{"errors": [{"path", "message", "hint", "line"}]}`; the line is null where it is not known."""
+    return json.dumps({"errors": [{**_notice(error), "line": error.line} for error in errors.errors]}, indent=2)
 
 
 def _notice(error: Any) -> dict[str, str]:

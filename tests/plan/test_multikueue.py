@@ -107,7 +107,7 @@ def test_a_worker_is_an_ordinary_platform_to_its_queues() -> None:
 @pytest.mark.parametrize(
     ("change", "path", "message"),
     [
-        ({"train": V6E | {"topology": "3x3"}}, "multikueue.slices.train.topology", "no topology 3x3"),
+        ({"train": V6E | {"topology": "3x3", "count": 2}}, "multikueue.slices.train.topology", "no topology 3x3"),
         ({"train": V6E}, "queues.team.slices.train", "queues own 2 slices of train, which has 1"),
         ({"other": V6E}, "queues.team.slices.train", "there are no slices train"),
     ],
@@ -125,7 +125,7 @@ def test_slices_elsewhere_keep_the_rules_of_slices_here(change: dict[str, Any], 
     [
         ({"role": "boss"}, "role", "one of manager, worker"),
         ({"role": "worker", "workers": {"us": {"stack": "us"}}}, "workers.us.stack", "ORGANIZATION/PROJECT/STACK"),
-        ({"role": "worker", "workers": {"U S": {}}}, "workers.U S", "for example"),
+        ({"role": "worker", "workers": {"U S": {}}}, "workers.U S", "write u-s"),
         ({"workers": {}}, "role", "add role:"),
         ({"role": "worker", "worker": {}}, "worker", "did you mean workers?"),
     ],

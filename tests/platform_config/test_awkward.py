@@ -114,8 +114,8 @@ def test_text_that_looks_like_a_day_or_number_is_refused_where_it_stands(tmp_pat
         load_stack_file(path)
     assert [(error.path, error.message) for error in refused.value.errors] == [
         (below("protect"), "'no' is not possible here"),
-        (below("slices.s.chips"), "'1:30' is not possible here"),
         (below("overcommit"), "'2026-02-30' is not possible here"),
+        (below("slices.s.chips"), "'1:30' is not possible here"),
     ]
 
 

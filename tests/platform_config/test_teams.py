@@ -17,7 +17,6 @@ def said(**team: Any) -> list[str]:
     "member",
     [
         "roles/container.admin",
-        "eva@example.com",
         "user:Eva@example.com",
         "allUsers",
         "allAuthenticatedUsers",
@@ -31,6 +30,18 @@ def test_members_are_groups_users_and_service_accounts_in_iams_spelling(member: 
     (message,) = said(members=[member])
     assert "is not a member in IAM's spelling" in message
     assert "group:research@example.com, user:eva@example.com" in message
+
+
+@pytest.mark.parametrize(
+    ("address", "hint"),
+    [
+        ("eva@example.com", "write user:eva@example.com or group:eva@example.com"),
+        ("ci@p.iam.gserviceaccount.com", "write serviceAccount:ci@p.iam.gserviceaccount.com"),
+    ],
+)
+def test_of_a_bare_address_the_kind_is_asked(address: str, hint: str) -> None:
+    (message,) = said(members=[address])
+    assert hint in message
 
 
 def test_members_of_each_kind_are_taken() -> None:

@@ -114,9 +114,9 @@ MALFORMED: list[tuple[dict[str, Any], dict[str, Any], str, str, str]] = [
     ({"kms_key": "k"}, {}, "slices.s.kms_key", "full name of a Cloud KMS key", "projects/PROJECT"),
     ({}, {"zone": "us-east5"}, "zone", "'us-east5' is not a zone", "us-east5-b"),
     ({}, {"zone": None}, "zone", "nothing is not possible here", "write text"),
-    ({}, {"name": "Big"}, "name", "'Big' is not a name", "train-large"),
+    ({}, {"name": "Big"}, "name", "'Big' is not a name", "write big"),
     ({}, {"name": "a" * 23}, "name", "is not possible", "at most 22 characters"),
-    ({}, {"slices": {"Bad_Name": V6E}}, "slices.Bad_Name", "not a name of lower-case letters", "train-large"),
+    ({}, {"slices": {"Bad_Name": V6E}}, "slices.Bad_Name", "not a name of lower-case letters", "write bad-name"),
     ({}, {"slices": {"s": None}}, "slices.s", "nothing is not possible", "a mapping"),
     ({}, {"slices": [V6E]}, "slices", "a list is not possible", "a mapping"),
     ({}, {"cluster": {"kind": "eks"}}, "cluster.kind", "'eks' is not possible here", "one of gke"),
@@ -298,8 +298,8 @@ def test_everything_wrong_is_said_at_once() -> None:
                 "slices.a.count",
                 "slices.c.typo",
                 "slices.b.topology",
-                "slices.a.boot_disk.type",
                 "slices.d.capacity.max_run_duration",
+                "slices.a.boot_disk.type",
                 "cluster.authorized_networks[0].cidr",
                 "namespaces[0]",
             ],
@@ -321,7 +321,9 @@ def test_rules_of_a_back_end_speak_although_the_cluster_is_malformed(cluster: di
     spec = V6E | {"capacity": "queued"}
     paths = [error.path for error in errors(raw({"s": spec}, cluster=cluster, network={"nodes_cidr": "x"}))]
     assert below("slices.s.capacity.model") in paths
-    assert [path for path in paths if path.startswith(below("network"))] == [below("network.nodes_cidr")]
+    assert below("network.nodes_cidr") in paths
+    # An existing cluster needs an existing network, whatever its ranges.
+    assert (below("network") in paths) == (cluster["kind"] == "existing")
 
 
 def test_rules_of_no_back_end_speak_while_it_is_unknown_which_is_meant() -> None:
@@ -471,6 +473,10 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def test_a_misspelt_top_key_is_recognised(tmp_path: Path, key: str) -> None:
     """B8 of users.md."""
     file = tmp_path / "Pulumi.dev.yaml"
-    file.write_text(yaml.safe_dump({"config": {"gcp:project": "my-project", key: {"zone": "us-east5-b"}}}))
-    with pytest.raises(ConfigErrors, match=f"is missing\n    -> write tpu-platform:platform instead of {key}"):
+    file.write_text(yaml.safe_dump({"config": {"gcp:project": "my-project", key: {"zone": "us-east5"}}}))
+    with pytest.raises(ConfigErrors) as refused:
         load_stack_file(file)
+    assert [(error.line, error.path, error.hint) for error in refused.value.errors] == [
+        (3, key, "did you mean tpu-platform:platform?"),
+        (4, below("zone"), "write us-east5-a or us-east5-b"),
+    ]

@@ -193,6 +193,7 @@ def test_errors_as_json(stack_file: Any) -> None:
                 "path": "tpu-platform:platform.slices.s.topology",
                 "message": "v6e has no topology 3x3",
                 "hint": "for example 2x2 (4 chips) or 2x4 (8 chips)",
+                "line": 7,
             }
         ]
     }
