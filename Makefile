@@ -10,10 +10,11 @@ PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3.13 python3,$(if 
 PY := .venv/bin/python
 VENV := .venv/.installed
 POLICIES := policies/.venv/.installed
+SITE := website/.venv/.installed
 COMPILE := $(UV) pip compile --quiet --python-version 3.11 --universal --generate-hashes --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: help demo shell down test lint format lock bench policies clean
+.PHONY: help demo shell down test lint format lock bench policies site clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,17 +46,21 @@ lock: ## compile requirements*.in into hash-pinned requirements*.txt (needs uv)
 	$(COMPILE) requirements-dev.in -o requirements-dev.txt
 	$(COMPILE) -c requirements-dev.txt sandbox/requirements.in -o sandbox/requirements.txt
 	$(COMPILE) policies/requirements.in -o policies/requirements.txt
+	$(COMPILE) website/requirements.in -o website/requirements.txt
 	$(COMPILE) sandbox/toolchain/go-requirements.in -o sandbox/toolchain/go-requirements.txt
 	$(COMPILE) sandbox/hosts/jax-requirements.in -o sandbox/hosts/jax-requirements.txt
 
 policies: $(POLICIES) ## the policy pack's own Python environment, for `pulumi preview --policy-pack policies`
+
+site: $(SITE) ## build the documentation into website/html: open website/html/index.html
+	@website/.venv/bin/python -m sphinx --quiet --fail-on-warning --keep-going --nitpicky -c website . website/html
 
 bench: $(VENV) ## measure against the budgets
 	@$(PY) -m tests.bench
 
 clean: ## stop the sandbox, remove .venv and caches; what is built per user stays
 	@if [ -x $(PY) ]; then $(PY) -m sandbox down; fi
-	@rm -rf .venv policies/.venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv policies/.venv website/.venv website/html .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV): requirements-dev.txt
@@ -69,4 +74,10 @@ $(POLICIES): policies/requirements.txt
 	@echo "Installing the Python packages of policies/requirements.txt into policies/.venv; once, half a minute."
 	@$(PYTHON) -m venv policies/.venv
 	@policies/.venv/bin/python -m pip install --disable-pip-version-check --require-hashes -r policies/requirements.txt
+	@touch $@
+
+$(SITE): website/requirements.txt
+	@echo "Installing the Python packages of website/requirements.txt into website/.venv; once, half a minute."
+	@$(PYTHON) -m venv website/.venv
+	@website/.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r website/requirements.txt
 	@touch $@

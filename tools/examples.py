@@ -181,6 +181,6 @@ def files() -> list[Generated]:
 
 
 def left_over(made: list[Generated]) -> list[Path]:
-    """Files below `examples` that no stack has any more."""
+    """Files in the folders of `examples` that no stack has any more."""
     known = {ROOT / each.path for each in made}
-    return sorted(path for path in (ROOT / "examples").rglob("*") if path.is_file() and path not in known)
+    return sorted(path for path in (ROOT / "examples").glob("*/**/*") if path.is_file() and path not in known)

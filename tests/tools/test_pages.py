@@ -1,6 +1,9 @@
 """What the pages tell people to type."""
 
 import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,3 +45,39 @@ def test_patterns_of_the_reference_are_whole() -> None:
     assert len(patterns) > 20
     for pattern in patterns:
         re.compile(pattern)
+
+
+SECTIONS = tomllib.loads((ROOT / "website" / "nav.toml").read_text())["section"]
+IN_NAV = [ROOT / page for section in SECTIONS for page in section["pages"]]
+FENCE = re.compile(r"^( *)(```+).*?^ *\2$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`[^`\n]*`")
+LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+)\)")
+
+
+def test_every_page_has_one_place_in_the_sites_order() -> None:
+    assert {*PAGES} - {ROOT / "README.md"} <= {*IN_NAV}, "add the page to website/nav.toml"
+    assert [page for page, number in Counter(IN_NAV).items() if number > 1] == []
+    assert [page for page in IN_NAV if not page.is_file()] == []
+
+
+def anchors(page: Path) -> Iterator[str]:
+    """The anchors that GitHub, and the site, give the headings of a page."""
+    seen: Counter[str] = Counter()
+    for heading in re.findall(r"^#+ +(.+)$", FENCE.sub("", page.read_text()), re.MULTILINE):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        slug = re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
+        yield f"{slug}-{seen[slug]}" if seen[slug] else slug
+        seen[slug] += 1
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *IN_NAV], ids=lambda page: f"{page.parent.name}/{page.name}")
+def test_every_link_leads_somewhere(page: Path) -> None:
+    text = CODE.sub("", FENCE.sub("", page.read_text()))
+    links = [each for each in LINK.findall(text) if not re.match(r"\w+:", each)]
+    for link in links:
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.is_relative_to(ROOT), f"{page.name} links to {link}, outside the repository"
+        assert target.exists(), f"{page.name} links to {link}, which is not there"
+        if anchor:
+            assert anchor in {*anchors(target)}, f"{page.name} links to {link}: {target.name} has no such heading"
