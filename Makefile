@@ -53,7 +53,7 @@ lock: ## compile requirements*.in into hash-pinned requirements*.txt (needs uv)
 policies: $(POLICIES) ## the policy pack's own Python environment, for `pulumi preview --policy-pack policies`
 
 site: $(SITE) ## build the documentation into website/html: open website/html/index.html
-	@website/.venv/bin/python -m sphinx --quiet --fail-on-warning --keep-going --nitpicky -c website . website/html
+	@website/.venv/bin/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going --nitpicky -c website . website/html
 
 bench: $(VENV) ## measure against the budgets
 	@$(PY) -m tests.bench

@@ -1,7 +1,8 @@
 """docs/permissions.md: what each resource type needs, as a page."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from tools.page_entry import entry
 from tools.permission_table import BILLING_ACCOUNT, CHART_KINDS, GOOGLE, VERBS, Row
 
 INTRODUCTION = """\
@@ -30,7 +31,7 @@ the project, once that account exists.
 ## Google Cloud
 
 Tried against the sandbox's emulator, which refuses a call that lacks its permission. Updates are those the program
-can make of a resource that stands; `where this is set` adds to creating and updating.
+can make of a resource that stands. What is needed where a key is set comes on top of creating and updating.
 """
 
 BILLING = """
@@ -74,24 +75,26 @@ both on `<platform>-endpoint`, which is not confidential and which every plan re
 
 
 def permissions_page() -> str:
-    """One row for each resource type."""
+    """An entry for each resource type."""
     kinds = ", ".join(f"`{kind}`" for kind in CHART_KINDS)
-    return "\n".join([INTRODUCTION, *_table(GOOGLE), BILLING, *_table(BILLING_ACCOUNT), INSIDE.format(kinds=kinds)])
+    return "\n".join([INTRODUCTION, *_entries(GOOGLE), BILLING, *_entries(BILLING_ACCOUNT), INSIDE.format(kinds=kinds)])
 
 
-def _table(rows: Mapping[str, Row]) -> list[str]:
-    return [
-        f"| resource type | {' | '.join(VERBS)} | where this is set |",
-        "|---|---|---|---|---|---|",
-        *(_row(type_, row) for type_, row in rows.items()),
-    ]
+def _entries(rows: Mapping[str, Row]) -> list[str]:
+    return [entry(type_, "", *_needs(row)) for type_, row in rows.items()]
 
 
-def _row(type_: str, row: Row) -> str:
-    having = [f"`{path}`: {_listed(permissions)}" for path, permissions in row.having]
-    cells = (f"`{type_}`", *(_listed(getattr(row, verb)) for verb in VERBS), "; ".join(having))
-    return f"| {' | '.join(cells)} |"
+def _needs(row: Row) -> Iterator[str]:
+    """A sentence for each set of permissions: the verbs that need it, then the keys that add to it."""
+    verbs: dict[tuple[str, ...], list[str]] = {}
+    for verb in VERBS:
+        if permissions := tuple(dict.fromkeys(getattr(row, verb))):
+            verbs.setdefault(permissions, []).append(verb)
+    for permissions, names in verbs.items():
+        yield f"{', '.join(names)}: {_listed(permissions)}"
+    for path, permissions in row.having:
+        yield f"where `{path}` is set: {_listed(permissions)}"
 
 
 def _listed(permissions: tuple[str, ...]) -> str:
-    return " ".join(f"`{permission}`" for permission in dict.fromkeys(permissions))
+    return ", ".join(f"`{permission}`" for permission in dict.fromkeys(permissions))

@@ -8,6 +8,7 @@ from typing import Any
 
 from policies.registry import Rule
 from policies.rules import RESOURCE_RULES, STACK_RULES
+from tools.page_entry import entry
 
 TITLES = {
     "control_plane": "GKE control planes",
@@ -48,8 +49,7 @@ def policies_page(note: str) -> str:
     by_module = sorted(rules, key=lambda rule: order.index(_module(rule)))
     for module, group in groupby(by_module, key=_module):
         lines += ["", f"## {TITLES[module]}", "", _summary(module), ""]
-        lines += ["| policy | level | why | what to do | source |", "|---|---|---|---|---|"]
-        lines += map(_row, group)
+        lines += map(_entry, group)
     lines += ["", "## Settings", "", *_settings(rules)]
     return "\n".join(lines) + "\n"
 
@@ -83,9 +83,8 @@ def _summary(module: str) -> str:
     return (sys.modules[f"policies.rules.{module}"].__doc__ or "").strip()
 
 
-def _row(rule: Rule[Any]) -> str:
-    cells = (f"`{rule.id}`", rule.level, rule.reason, f"{rule.remedy}.", rule.source)
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+def _entry(rule: Rule[Any]) -> str:
+    return entry(rule.id, rule.level, rule.reason, f"**Do:** {rule.remedy}.", f"*Source: {rule.source}.*")
 
 
 def _settings(rules: list[Rule[Any]]) -> Iterator[str]:

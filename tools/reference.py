@@ -14,6 +14,7 @@ from rules.invariants import GROUP_INVARIANTS, INVARIANTS, Invariant
 from rules.registry import Rule
 from tools.dashboard_picture import dashboard_picture
 from tools.monitoring_page import monitoring_page, monitoring_queries_page
+from tools.page_entry import entry
 from tools.permission_page import permissions_page
 from tools.policies_page import policies_page
 from tools.schema import NULL, models, platform_schema, title
@@ -177,7 +178,7 @@ def _slices_of_several(machine: Machine) -> str:
     )
 
 
-ABOUT = {None: "any", "gke": "GKE", "compute": "no GKE"}
+ABOUT = {None: "any cluster", "gke": "GKE", "compute": "without GKE"}
 """By back end of a rule: which clusters it is about."""
 
 
@@ -196,15 +197,14 @@ def rules_page() -> str:
         *((heading, list(scope.rules)) for heading, scope in SCOPES.items()),
     )
     for heading, rules in sections:
-        lines += ["", f"## {heading}", "", "| rule | level | about | reason | source |", "|---|---|---|---|---|"]
+        lines += ["", f"## {heading}", ""]
         lines += [
-            f"| {rule.id} | {rule.level} | {ABOUT[rule.backend]} | {_cell(rule.reason)} | {_cell(rule.source)} |"
+            entry(rule.id, f"{rule.level}, {ABOUT[rule.backend]}", rule.reason, f"*Source: {rule.source}.*")
             for rule in rules
         ]
     lines += ["", "## Invariants", "", "No configuration can break these.", ""]
-    lines += ["| rule | what always holds | source |", "|---|---|---|"]
     invariants: list[Invariant[Any]] = [*INVARIANTS, *GROUP_INVARIANTS]
-    lines += [f"| {rule.id} | {_cell(rule.statement)} | {_cell(rule.source)} |" for rule in invariants]
+    lines += [entry(rule.id, "always", rule.statement, f"*Source: {rule.source}.*") for rule in invariants]
     return "\n".join(lines) + "\n"
 
 

@@ -13,7 +13,7 @@ from docutils.parsers.rst import Directive
 NODE = re.compile(r'^(\w+)\["?(.*?)"?\]$')
 EDGE = re.compile(r"^(\w+) --> (\w+)$")
 NAME = ' class="name"'
-LETTER, LINE, PAD, BETWEEN, BESIDE = 7.6, 18, 10, 48, 12
+LETTER, LINE, PAD, BETWEEN, BESIDE = 8.4, 18, 10, 48, 12
 """Pixels: the width of a letter and height of a line, space around a box's text, between rows and between boxes."""
 
 
