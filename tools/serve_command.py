@@ -91,5 +91,5 @@ def _of_another_kueue(queue: str) -> str:
     return (
         f"warning: the cluster has a Kueue of its own. It holds the server back for {queue} only if its"
         f" integrations.frameworks names {settings}; otherwise the server starts at once, past the queue"
-        " (docs/self-managed.md, what the cluster has already)"
+        " (docs/existing-cluster.md, what the cluster has already)"
     )

@@ -291,8 +291,8 @@ def test_a_cluster_whose_disk_is_lost_comes_back_from_its_backups(
     machine: MakeMachine, secrets: Secrets, tmp_path: Path
 ) -> None:
     """A finding: the authority and the key of secrets were on the data disk alone, so that no snapshot could bring a
-    cluster back. The steps are those of docs/self-managed.md. Copying etcd's files stands for `etcdutl snapshot
-    restore`, which gives the same ones."""
+    cluster back. The steps are those of docs/self-managed-operations.md. Copying etcd's files stands for
+    `etcdutl snapshot restore`, which gives the same ones."""
     make_secrets(secrets)
     platform = platform_of(secrets, {"backups": True})
     given = {"tpu_api_address": "127.0.0.1", "tpu_backup_bucket": "backups"}

@@ -61,7 +61,7 @@ def test_without_queues_there_is_nothing_to_configure(stack_file: Any) -> None:
 
 @pytest.mark.parametrize("part", get_args(InCluster))
 def test_the_page_says_what_a_provided_part_must_be_like(part: str) -> None:
-    page = (ROOT / "docs" / "self-managed.md").read_text()
+    page = (ROOT / "docs" / "existing-cluster.md").read_text()
     assert f"\n| `{part}` | " in page.partition("| `provides` |")[2].partition("\n\n")[0]
 
 
@@ -75,7 +75,7 @@ def schema_of(model: dict[str, Any], definitions: dict[str, Any]) -> dict[str, A
 
 def test_the_page_names_settings_that_there_are() -> None:
     schema = kueue_configuration.Configuration.model_json_schema(by_alias=True)
-    page = (ROOT / "docs" / "self-managed.md").read_text()
+    page = (ROOT / "docs" / "existing-cluster.md").read_text()
     table = page.partition("| Kueue's setting |")[2].partition("\n\n")[0]
     named = re.findall(r"^\| `([A-Za-z.]+)`", table, re.MULTILINE)
     assert len(named) >= 6
