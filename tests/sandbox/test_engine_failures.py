@@ -6,6 +6,7 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable
+from typing import Any
 
 import psutil
 
@@ -92,6 +93,13 @@ def end(project: Project, stack: str, command: tuple[str, ...], moment: Moment, 
     assert engine.returncode != 0
 
 
+def row(project: Project, stack: str, name: str) -> dict[str, Any]:
+    """What the state has of a resource."""
+    [found] = [each for each in project.state(stack)["resources"] if each["urn"].endswith(f"::{name}")]
+    resource: dict[str, Any] = found
+    return resource
+
+
 def test_after_ctrl_c_or_a_cancelled_job_the_next_up_goes_on(project: Project) -> None:
     """SIGINT and SIGTERM: the engine waits for the running steps, saves and ends. No other command is needed."""
     project.write_stack("interrupted", **SLIM)
@@ -120,8 +128,9 @@ def test_after_a_kill_one_command_brings_the_stack_back(project: Project) -> Non
     assert not planned["done"]
     report = recover(project, "killed")
     assert actions(report) == {"cluster-gke": "adopt"}
-    [cluster] = [each for each in project.state("killed")["resources"] if each["urn"].endswith("::cluster-gke")]
+    cluster = row(project, "killed", "cluster-gke")
     assert cluster["parent"].endswith("::cluster")
+    assert any(urn.endswith("::network-nodes") for urn in cluster["dependencies"]), "`destroy` would not know the order"
     assert not project.state("killed").get("pending_operations")
 
     end(project, "killed", UP, during_helm, signal.SIGKILL)
@@ -130,6 +139,14 @@ def test_after_a_kill_one_command_brings_the_stack_back(project: Project) -> Non
     changes = {urn.rpartition("::")[2]: op for urn, op in report["up"]["changes"].items()}
     assert changes.get("jobset-release", "update") == "update"
     project.up("killed")
+    project.assert_clean("killed")
+
+    # The engine keeps the row of what it has deleted. It would not look at the new pool, and create it once more.
+    pool = row(project, "killed", "slices-serve-0")
+    end(project, "killed", (*UP, "--replace", pool["urn"]), during(CREATE_POOL), signal.SIGKILL)
+    assert row(project, "killed", "slices-serve-0")["pendingReplacement"]
+    assert actions(recover(project, "killed")) == {"slices-serve-0": "adopt"}
+    assert row(project, "killed", "slices-serve-0")["outputs"] == pool["outputs"]
     project.assert_clean("killed")
 
     end(project, "killed", DESTROY, during(DELETE_CLUSTER), signal.SIGKILL)

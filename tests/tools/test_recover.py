@@ -25,6 +25,7 @@ from tools.permission_table import BILLING_ACCOUNT, GOOGLE
 from tools.preflight.cloud import Cloud, NoConnectionError, RefusedError
 from tools.recover import run as runner
 from tools.recover.checkpoint import UNKNOWN, Checkpoint, CheckpointError, Resource, preview, read
+from tools.recover.completion import completed
 from tools.recover.engine import EngineError, _errors
 from tools.recover.findings import Finding
 from tools.recover.google import AGAIN, ROWS, GoogleLook
@@ -32,6 +33,7 @@ from tools.recover.inside import ClusterLook, release
 from tools.recover.lock import Holder, holders
 from tools.recover.plan import (
     Adopt,
+    Complete,
     Connect,
     NamesError,
     Plan,
@@ -42,8 +44,8 @@ from tools.recover.plan import (
     Unlock,
     Wait,
     import_file,
+    others_of,
     plan,
-    upgrades_of,
     wanted_of,
 )
 
@@ -70,7 +72,7 @@ def planned(
 ) -> Plan:
     """The plan where findings are given by logical name."""
     wanted = wanted_of(checkpoint, creates)
-    urns = {each.name: each.urn for each in (*wanted, *upgrades_of(checkpoint))}
+    urns = {each.name: each.urn for each in (*wanted, *others_of(checkpoint))}
     rows = {urns[name]: finding for name, finding in findings.items()}
     return plan(checkpoint, wanted, rows, told, held, bool(held))
 
@@ -85,11 +87,12 @@ def present(identity: str, minutes: float = 1) -> Finding:
 def test_what_was_made_is_adopted_with_parent_provider_and_protection() -> None:
     checkpoint = saved("killed-cluster")
     found = planned(checkpoint, {"cluster-gke": present(CLUSTER_ID)})
-    unlock, adopt, refresh = found.steps
+    unlock, adopt, refresh, complete = found.steps
     assert unlock == Unlock((GONE,))
     assert isinstance(adopt, Adopt)
     assert not adopt.protect
-    assert refresh == Refresh(("cluster-gke",))
+    assert complete == Complete((), adopt.adoptions)
+    assert refresh == Refresh(())
     assert found.left == ()
     file = import_file(adopt, checkpoint, {})
     assert file["resources"] == [
@@ -168,15 +171,137 @@ def test_a_broken_cluster_is_adopted_and_named() -> None:
     assert [each for each in found.steps if isinstance(each, Adopt)]
     [left] = found.left
     assert left.do.startswith("pulumi up --replace 'urn:pulumi:killed")
-    assert Refresh(("cluster-gke",)) in found.steps
+    assert Refresh(()) in found.steps
 
 
 def test_what_was_adopted_already_is_only_forgotten() -> None:
     """A recovery that was killed after its import goes on with the rest."""
     checkpoint = saved("killed-cluster")
     cluster = checkpoint.pending[0].resource
-    half = replace(checkpoint, resources={**checkpoint.resources, cluster.urn: cluster})
-    assert planned(half, {}, held=()).steps == (Refresh(("cluster-gke",)),)
+    half = replace(checkpoint, resources={**checkpoint.resources, cluster.urn: replace(cluster, id=CLUSTER_ID)})
+    found = planned(half, {"cluster-gke": present(CLUSTER_ID)}, held=())
+    assert found.steps == (Refresh(("cluster-gke",)),)
+    assert [each.action for each in found.items] == ["nothing: the state has it"]
+
+
+# --- killed in the middle of a replacement ------------------------------------------------------------------------
+
+
+def with_row(checkpoint: Checkpoint, **more: Any) -> Checkpoint:
+    """The checkpoint in which the state has a row of the resource that is being made."""
+    [operation] = checkpoint.pending
+    row = {**operation.resource.row, "id": CLUSTER_ID, "outputs": {"a": 1}, **more}
+    [old] = read({"deployment": {"resources": [row]}}).resources.values()
+    return replace(checkpoint, resources={**checkpoint.resources, old.urn: old})
+
+
+def test_what_was_made_in_place_of_what_was_deleted_takes_its_row() -> None:
+    """The engine keeps the row of what it deleted, and neither refreshes nor imports over it."""
+    checkpoint = with_row(saved("killed-cluster"), pendingReplacement=True)
+    found = planned(checkpoint, {"cluster-gke": present(CLUSTER_ID)})
+    unlock, complete, refresh = found.steps
+    assert isinstance(unlock, Unlock)
+    assert isinstance(complete, Complete)
+    assert [(each.resource.name, each.id) for each in complete.replacing] == [("cluster-gke", CLUSTER_ID)]
+    assert isinstance(refresh, Refresh)
+    absent = planned(checkpoint, {"cluster-gke": Finding("absent")})
+    assert absent.steps == (Unlock((GONE,)), Refresh(("cluster-gke",)))
+
+
+def test_what_the_state_has_is_not_the_replacement() -> None:
+    """The creation under the same name failed, or had not begun."""
+    found = planned(with_row(saved("killed-cluster")), {"cluster-gke": present(CLUSTER_ID)})
+    assert found.steps == (Unlock((GONE,)), Refresh(("cluster-gke",)))
+    checkpoint = with_row(saved("killed-cluster"))
+    [urn] = [urn for urn in checkpoint.resources if urn.endswith("::cluster-gke")]
+    rows = dict(checkpoint.resources)
+    rows["urn:other::renamed"] = replace(rows.pop(urn), urn="urn:other::renamed")
+    renamed = planned(replace(checkpoint, resources=rows), {"cluster-gke": present(CLUSTER_ID)})
+    assert [each.action for each in renamed.items] == ["nothing: the state has it as renamed"]
+
+
+def test_one_that_was_made_before_the_old_one_was_deleted_takes_its_place() -> None:
+    found = planned(with_row(saved("killed-cluster"), id="projects/old"), {"cluster-gke": present(CLUSTER_ID)})
+    assert [type(each) for each in found.steps] == [Unlock, Complete, Refresh]
+
+
+def test_rows_to_be_deleted_are_not_the_resource() -> None:
+    row = saved("killed-cluster").pending[0].resource.row
+    exported = {"deployment": {"resources": [{**row, "id": CLUSTER_ID}, {**row, "id": "old", "delete": True}]}}
+    checkpoint = read(exported)
+    assert [each.id for each in checkpoint.resources.values()] == [CLUSTER_ID]
+    assert {identity for _, identity in checkpoint.identities} == {CLUSTER_ID, "old"}
+
+
+def test_what_google_is_deleting_is_waited_for() -> None:
+    """A refresh in the meantime would leave it in the state, and the next `up` would not make it again."""
+    checkpoint = saved("killed-cluster")
+    [operation] = checkpoint.pending
+    going = replace(with_row(checkpoint), pending=(replace(operation, kind="deleting"),))
+    finding = Finding("changing", CLUSTER_ID, why="Google says STOPPING")
+    assert planned(going, {"cluster-gke": finding}).steps == (Unlock((GONE,)), Wait(("cluster-gke",)))
+    assert planned(going, {"cluster-gke": Finding("absent")}).steps == (Unlock((GONE,)), Refresh(()))
+
+
+# --- what an import leaves out ------------------------------------------------------------------------------------
+
+
+def exported(*rows: Json) -> Json:
+    return {"version": 3, "deployment": {"manifest": {}, "resources": list(rows)}}
+
+
+def row(name: str, **more: Any) -> Json:
+    return {"urn": f"urn::{name}", "type": f"gcp:{name}", "custom": True, "id": name, "outputs": {"a": 1}, **more}
+
+
+def noted(*rows: Json) -> list[Resource]:
+    pending = [{"type": "creating", "resource": each} for each in rows]
+    return [each.resource for each in read({"deployment": {"pending_operations": pending}}).pending]
+
+
+def test_what_was_imported_gets_what_it_depends_on_and_is_kept_if_it_is_to_be_kept() -> None:
+    options = {
+        "dependencies": ["urn::network", "urn::nowhere"],
+        "propertyDependencies": {"network": ["urn::network"], "other": None},
+        "deletedWith": "urn::network",
+        "retainOnDelete": True,
+        "customTimeouts": {"create": 7},
+    }
+    before = exported(row("bucket"), row("network"), row("other", deletedWith="urn::bucket"))
+    [bucket] = noted(row("bucket", **options))
+    found = completed(before, [bucket], {})
+    assert [each["urn"] for each in found["deployment"]["resources"]] == ["urn::network", "urn::bucket", "urn::other"]
+    assert found["deployment"]["resources"][1] == {
+        **row("bucket"),
+        **options,
+        "dependencies": ["urn::network"],
+        "propertyDependencies": {"network": ["urn::network"], "other": []},
+    }
+    assert before == exported(row("bucket"), row("network"), row("other", deletedWith="urn::bucket"))
+
+
+def test_what_took_a_place_is_as_noted_and_unread() -> None:
+    cluster = "gcp:container/cluster:Cluster"
+    inputs = {"name": "tpu", "removeDefaultNodePool": True}
+    [resource] = noted(row("a", type=cluster, inputs=inputs, provider="urn::p::new"))
+    provider = row("p", id="old")
+    deleted = completed(
+        exported(provider, row("a", type=cluster, pendingReplacement=True)), [resource], {"urn::a": "i"}
+    )
+    assert deleted["deployment"]["resources"][1:] == [
+        {
+            **row("a", type=cluster, id="i", inputs={"name": "tpu"}, outputs={}, provider="urn::p::old"),
+            "dependencies": [],
+            "propertyDependencies": {},
+        }
+    ]
+    assert read(deleted).resources["urn::a"].unread
+    beside = completed(exported(provider, row("a", type=cluster)), [resource], {"urn::a": "i"})
+    assert [(each["id"], each.get("delete", False)) for each in beside["deployment"]["resources"]] == [
+        ("old", False),
+        ("i", False),
+        ("a", True),
+    ]
 
 
 # --- the lock ---------------------------------------------------------------------------------------------------------
@@ -205,6 +330,10 @@ def test_an_update_that_ended_in_nothing_pending_is_refreshed() -> None:
     assert planned(checkpoint, {}, held=()).steps == ()
 
 
+def holding(backend: str, folder: Path = Path("/"), cloud: Cloud | None = None) -> tuple[Holder, ...] | None:
+    return holders(backend, folder, "tpu-platform", "dev", cloud or Cloud({}))
+
+
 def test_the_holder_of_a_lock_is_read_from_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / ".pulumi" / "locks" / "organization" / "tpu-platform" / "dev"
     folder.mkdir(parents=True)
@@ -215,7 +344,7 @@ def test_the_holder_of_a_lock_is_read_from_a_folder(tmp_path: Path) -> None:
         row = {"pid": pid, "username": "me", "hostname": host, "timestamp": "2026-11-23T10:56:25.481813826Z"}
         (folder / "one.json").write_text(json.dumps(row))
         (folder / "one.json.attrs").write_text("{}")
-        [holder] = holders(tmp_path.as_uri(), "tpu-platform", "dev") or ()
+        [holder] = holding(tmp_path.as_uri()) or ()
         assert holder.since == START.replace(microsecond=481813)
         return holder.gone
 
@@ -224,11 +353,26 @@ def test_the_holder_of_a_lock_is_read_from_a_folder(tmp_path: Path) -> None:
     assert not lock(ended.pid, f"not-{here}")
     assert not lock(0, here)
     assert lock(ended.pid, here) == (here != "localhost")
-    assert holders("gs://state", "tpu-platform", "dev") is None
-    assert holders((tmp_path / "other").as_uri(), "tpu-platform", "dev") == ()
+    assert holding(f"{tmp_path.as_uri()}?no_tmp_dir=false")
+    assert holding("file://./", tmp_path)
+    assert holding("file://.", tmp_path)
+    assert holding((tmp_path / "other").as_uri()) == ()
+    (folder / "one.json").write_text('{"pid": 7, "host')
+    [broken] = holding(tmp_path.as_uri()) or ()
+    assert (broken.gone, str(broken)) == (False, f"somebody: {folder / 'one.json'} cannot be read")
 
 
 # --- helm -------------------------------------------------------------------------------------------------------------
+
+
+def test_helm_is_not_asked_while_nobody_can_say_who_holds_the_lock() -> None:
+    """The engine is asked first: it ends where somebody holds it."""
+    findings = {"jobset-release": look(secret(1, "pending-install")), "lws-release": look()}
+    found = planned(saved("killed-helm"), findings, held=None)
+    assert [type(each) for each in found.steps] == [Refresh, Settle, Adopt, Refresh, Complete]
+    assert found.steps[0] == Refresh(())
+    told = planned(saved("killed-helm"), findings, replace(TOLD, holder_is_gone=True), held=None)
+    assert [type(each) for each in told.steps] == [Unlock, Settle, Adopt, Refresh, Complete]
 
 
 def secret(revision: int, status: str, hooks: list[str] | None = None) -> Json:
@@ -276,12 +420,13 @@ def test_a_record_of_helms_that_cannot_be_read_is_not_rolled_back_to() -> None:
 
 def test_a_half_made_release_is_completed_and_one_that_helm_had_not_begun_is_forgotten() -> None:
     found = planned(saved("killed-helm"), {"jobset-release": look(secret(1, "pending-install")), "lws-release": look()})
-    unlock, settle, adopt, refresh = found.steps
+    unlock, settle, adopt, refresh, complete = found.steps
+    assert isinstance(complete, Complete)
     assert isinstance(settle, Settle)
     assert (settle.release.name, settle.release.back_to, settle.release.seconds) == ("jobset", 1, 600)
     assert isinstance(adopt, Adopt)
     assert [(each.resource.name, each.id) for each in adopt.adoptions] == [("jobset-release", "jobset-system/jobset")]
-    assert refresh == Refresh(("jobset-release", "lws-release"))
+    assert refresh == Refresh(())
     assert unlock == Unlock((GONE,))
 
 
@@ -369,7 +514,7 @@ def test_a_lost_state_is_adopted_from_outside_to_inside() -> None:
     connected = planned(
         replace(EMPTY, resources={ACCESS: provider}), {"namespaces-a": OLD["namespaces-a"]}, LOST, (), inside
     )
-    assert [type(each) for each in connected.steps] == [Adopt]
+    assert [type(each) for each in connected.steps] == [Adopt, Complete]
 
 
 def test_a_stack_without_resources_is_read() -> None:
@@ -486,6 +631,9 @@ def test_a_dashboard_is_known_by_its_title_if_only_one_has_it() -> None:
 def test_a_template_whose_name_the_provider_made() -> None:
     kind, method = "gcp:compute/instanceTemplate:InstanceTemplate", "instanceTemplates.list"
     rows = [{"name": "tpu-a-20261123105"}, {"name": "tpu-a-b-20261123105"}, {"name": "tpu-a-20261123106"}]
+    old = {(kind, "projects/p/global/instanceTemplates/tpu-a-20261123105")}
+    look = GoogleLook(Google({method: rows}), "p", old)
+    assert look.find(resource(kind, {"namePrefix": "tpu-a-"}), {}).id.endswith("/tpu-a-20261123106")
     found = asked(kind, {"namePrefix": "tpu-a-"}, {method: rows[:2]})
     assert found.id == "projects/p/global/instanceTemplates/tpu-a-20261123105"
     assert asked(kind, {"namePrefix": "tpu-a-"}, {method: rows[1:2]}).state == "absent"
@@ -646,7 +794,14 @@ class Scripted(runner.Engine):
     def adopt(self, file: Mapping[str, object], *, protect: bool) -> None:
         self._call("import")
         deployment = self.row["deployment"]
-        deployment["resources"].append({**deployment["pending_operations"][0]["resource"], "id": CLUSTER_ID})
+        deployment["resources"].append(
+            {**deployment["pending_operations"][0]["resource"], "id": CLUSTER_ID, "outputs": {"a": 1}}
+        )
+
+    def save(self, exported: Mapping[str, object]) -> None:
+        self._call("save")
+        self.row = json.loads(json.dumps(exported))
+        self.row["deployment"]["pending_operations"] = []
 
     def refresh(self, *, forget: bool) -> None:
         self._call(f"refresh {forget}")
@@ -661,9 +816,9 @@ class Looks(runner.Looker):
     """Finds one thing after the other of the cluster, and what is given of all else."""
 
     def __init__(self, *cluster: Finding, network: Finding = ABSENT) -> None:
-        self.cluster, self.network = list(cluster), network
+        self.cluster, self.network, self.settings = list(cluster), network, {}
 
-    def look(self, resources: Any, others: Any) -> dict[str, Finding]:
+    def look(self, resources: Any, others: Any, taken: Any) -> dict[str, Finding]:
         return {
             each.urn: self.network
             if each.name == "network-vpc"
@@ -684,7 +839,7 @@ def test_it_waits_adopts_and_says_what_up_will_do(monkeypatch: pytest.MonkeyPatc
     engine = Scripted()
     looks = Looks(Finding("changing", CLUSTER_ID), Finding("changing", CLUSTER_ID), present(CLUSTER_ID))
     report = recovery(engine, looks, monkeypatch).run(dry=False)
-    assert engine.calls == ["cancel", "import", "refresh True", "preview"]
+    assert engine.calls == ["cancel", "import", "refresh False", "save", "preview"]
     assert [each.step for each in report.done][1] == "wait for cluster-gke"
     assert report.recovered
     assert report.up
@@ -704,7 +859,7 @@ def test_a_dry_run_runs_nothing_and_neither_does_a_person_who_refuses(monkeypatc
 
 
 def test_a_step_that_fails_is_named_and_the_next_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = Scripted(fails=("refresh True", "no network"))
+    engine = Scripted(fails=("refresh False", "no network"))
     report = recovery(engine, Looks(present(CLUSTER_ID)), monkeypatch).run(dry=False)
     assert [(each.step.partition(" ")[2][:6], each.error) for each in report.done][-1] == ("refres", "no network")
     assert report.left[-1].why == "no network"

@@ -104,6 +104,22 @@ class Cloud:
                 return None
             raise
 
+    def media(self, api: str, method: str, **parameters: Any) -> bytes | None:
+        """The content that a method such as `objects.get` describes; None for what does not exist."""
+        *collections, verb = method.split(".")
+        try:
+            return self._guarded(
+                lambda: bytes(
+                    getattr(self._collection(api, collections), f"{verb}_media")(**parameters).execute(
+                        num_retries=RETRIES
+                    )
+                )
+            )
+        except RefusedError as error:
+            if error.status == 404:
+                return None
+            raise
+
     def pages(self, api: str, method: str, items: str, **parameters: Any) -> list[Json]:
         """The entries that a method such as `services.list` has under `items`, from all pages."""
         *collections, verb = method.split(".")

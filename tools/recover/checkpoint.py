@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """What the engine writes for a value that it does not know yet (upstream: sdk/go/common/resource/plugin)."""
-CREATING, UPDATING = "creating", "updating"
+CREATING, DELETING = "creating", "deleting"
 STACK = "pulumi:pulumi:Stack"
 PROVIDER = "pulumi:providers:"
 RELEASE = "kubernetes:helm.sh/v3:Release"
@@ -27,7 +27,9 @@ class CheckpointError(Exception):
 class Resource:
     """A resource as the state or a preview describes it. `inputs` may have UNKNOWN in them; `provider` is the
     provider's URN, "" for none; `depends` names, by input, the resources that it comes from; `made`: when the engine
-    noted its creation."""
+    noted its creation. `id`: what the provider calls it, "" where it is not made; `deleted`: it was deleted to make it
+    anew, which is still to be done; `unread`: the state has its id, and nothing that the provider says of it. `row`:
+    all that the engine wrote."""
 
     urn: str
     type: str
@@ -38,6 +40,10 @@ class Resource:
     protect: bool
     depends: Mapping[str, tuple[str, ...]]
     made: datetime | None = None
+    id: str = ""
+    deleted: bool = False
+    unread: bool = False
+    row: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -58,11 +64,19 @@ class Operation:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A stack: its resources by URN, and what is pending; `saved`: when the engine wrote it."""
+    """A stack: its resources by URN, and what is pending; `saved`: when the engine wrote it. `replaced`: resources that
+    were made anew, and are still to be deleted; they have the URNs of those that took their place."""
 
     resources: Mapping[str, Resource]
     pending: tuple[Operation, ...]
     saved: datetime | None = None
+    replaced: tuple[Resource, ...] = ()
+
+    @property
+    def identities(self) -> Mapping[tuple[str, str], Resource]:
+        """What exists as far as the state knows, by type and id."""
+        rows = (*self.resources.values(), *self.replaced)
+        return {(each.type, each.id): each for each in rows if each.id and not each.deleted}
 
     @property
     def first_made(self) -> datetime | None:
@@ -74,7 +88,9 @@ def read(exported: Any) -> Checkpoint:
     """The stack that `pulumi stack export` has printed. Raises CheckpointError."""
     try:
         deployment = exported["deployment"] or {}
-        resources = [_resource(each) for each in deployment.get("resources") or ()]
+        rows = deployment.get("resources") or ()
+        resources = [_resource(each) for each in rows if not each.get("delete")]
+        replaced = tuple(_resource(each) for each in rows if each.get("delete"))
         pending = tuple(
             Operation(str(each["type"]), _resource(each["resource"]))
             for each in deployment.get("pending_operations") or ()
@@ -82,7 +98,7 @@ def read(exported: Any) -> Checkpoint:
         saved = moment(deployment.get("manifest", {}).get("time"))
     except (KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"`pulumi stack export` printed something else than a stack ({error!r})") from None
-    return Checkpoint({each.urn: each for each in resources}, pending, saved)
+    return Checkpoint({each.urn: each for each in resources}, pending, saved, replaced)
 
 
 @dataclass(frozen=True)
@@ -117,6 +133,10 @@ def _resource(row: Mapping[str, Any]) -> Resource:
         protect=bool(row.get("protect")),
         depends={key: tuple(urns or ()) for key, urns in (row.get("propertyDependencies") or {}).items()},
         made=moment(row.get("created")),
+        id=str(row.get("id") or ""),
+        deleted=bool(row.get("pendingReplacement")),
+        unread=bool(row.get("id")) and not row.get("outputs"),
+        row=row,
     )
 
 

@@ -3,12 +3,14 @@
 import json
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-LOCKED = "the stack is currently locked"
-"""Words of the engine (upstream: pkg/backend/diy/lock.go)."""
+LOCKED = ("the stack is currently locked", "Another update is currently in progress")
+"""Words of the engine (upstream: pkg/backend/diy/lock.go) and of Pulumi Cloud."""
+ROOM = "make room, or set TMPDIR"
 LINES = 6
 """Of the engine's errors, in a message."""
 CONNECTION = ("**::access", "**::access-*")
@@ -25,6 +27,10 @@ class Engine:
     def __init__(self, folder: Path, stack: str) -> None:
         self._folder, self._stack = folder, stack
 
+    @property
+    def folder(self) -> Path:
+        return self._folder
+
     def backend(self) -> str:
         """The address of the state's backend."""
         return str(self._json("whoami", "--json").get("url", ""))
@@ -39,11 +45,15 @@ class Engine:
         self._run("cancel", "--stack", self._stack, "--yes")
 
     def adopt(self, file: Mapping[str, object], *, protect: bool) -> None:
-        with tempfile.TemporaryDirectory(prefix="tpu-") as folder:
-            path = Path(folder) / "import.json"
-            path.write_text(json.dumps(file))
-            flags = ("--yes", "--skip-preview", "--generate-code=false", f"--protect={str(protect).lower()}")
-            self._run("import", "--stack", self._stack, "--file", str(path), *flags)
+        flags = ("--yes", "--skip-preview", "--generate-code=false", f"--protect={str(protect).lower()}")
+        with _written(file) as path:
+            self._run("import", "--stack", self._stack, "--file", path, *flags)
+
+    def save(self, exported: Mapping[str, object]) -> None:
+        """Replaces the state by what `export` gave and somebody changed. The engine checks it, and drops what is
+        pending."""
+        with _written(exported) as path:
+            self._run("stack", "import", "--stack", self._stack, "--file", path)
 
     def connect(self) -> None:
         targets = [word for target in CONNECTION for word in ("--target", target)]
@@ -61,7 +71,7 @@ class Engine:
             raise EngineError(f"pulumi {arguments[0]} printed no JSON") from None
 
     def _run(self, *arguments: str) -> str:
-        command = ["pulumi", *arguments, "--non-interactive"]
+        command = ["pulumi", *arguments, "--non-interactive", "--color", "never"]
         try:
             done = subprocess.run(
                 command, cwd=self._folder, capture_output=True, stdin=subprocess.DEVNULL, text=True, check=False
@@ -74,6 +84,23 @@ class Engine:
         return done.stdout
 
 
+@contextmanager
+def _written(content: Mapping[str, object]) -> Iterator[str]:
+    """A file with this content, that only this user may read. Raises EngineError."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="tpu-") as folder:
+            path = Path(folder) / "content.json"
+            path.write_text(json.dumps(content))
+            yield str(path)
+    except OSError as error:
+        raise EngineError(f"a temporary file cannot be written: {error.strerror} -> {ROOM}") from None
+
+
+def is_locked(words: str) -> bool:
+    """Whether the engine says that somebody else has locked the stack."""
+    return any(each in words for each in LOCKED)
+
+
 def _errors(printed: str, errors: str) -> str:
     """The engine's words for what went wrong: its errors, or else its last lines."""
     try:
@@ -83,8 +110,8 @@ def _errors(printed: str, errors: str) -> str:
         said = []
     lines = "\n".join((printed, errors)).splitlines()
     about = [line.strip() for line in lines if "error:" in line]
-    if LOCKED in errors + printed:  # who holds the lock is in the lines after
-        about = lines[next(index for index, line in enumerate(lines) if LOCKED in line) :]
+    if is_locked(errors + printed):  # who holds the lock is in the lines after
+        about = lines[next(index for index, line in enumerate(lines) if is_locked(line)) :]
     last = [line.strip() for line in lines if line.strip()]
     chosen = said or [line.strip() for line in about if line.strip()] or last[-LINES:]
     return "\n".join(dict.fromkeys(chosen[:LINES])) or "it says nothing"

@@ -5,7 +5,7 @@ discovery documents of Google's APIs.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,8 @@ AGAIN = (
 )
 """Types whose creation adds what may be there already: an API that is on, a member that has the role."""
 
-Found = Callable[[Cloud, Mapping[str, str]], Json | None]
+Found = Callable[[Cloud, Mapping[str, str]], Json | list[Json] | None]
+"""The one that is there; or all that may be meant, where names do not tell."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,8 @@ def _nat(cloud: Cloud, values: Mapping[str, str]) -> Json | None:
     return next((each for each in found.get("nats", ()) if each.get("name") == values["name"]), None)
 
 
-def _template(cloud: Cloud, values: Mapping[str, str]) -> Json | None:
-    """A template by its name, or the one whose name the provider made of a prefix and letters of its own."""
+def _template(cloud: Cloud, values: Mapping[str, str]) -> Json | list[Json] | None:
+    """A template by its name, or those whose names the provider made of a prefix and letters of its own."""
     if "namePrefix" not in values:
         return cloud.find(
             "compute", "instanceTemplates.get", project=values["project"], instanceTemplate=values["name"]
@@ -88,36 +89,26 @@ def _template(cloud: Cloud, values: Mapping[str, str]) -> Json | None:
     prefix = values["namePrefix"]
     known_as = f'name eq "{prefix}.*"'
     listed = cloud.pages("compute", "instanceTemplates.list", "items", project=values["project"], filter=known_as)
-    rows = [each for each in listed if each["name"].startswith(prefix) and each["name"][len(prefix) :].isalnum()]
-    if len(rows) > 1:
-        raise SeveralError(f"{len(rows)} templates have a name that begins {prefix}")
-    return rows[0] if rows else None
+    return [each for each in listed if each["name"].startswith(prefix) and each["name"][len(prefix) :].isalnum()]
 
 
 def _with_title(api: str, method: str, **parent: str) -> Found:
-    """The one of a list with the title that was asked for; Google gives these resources their names.
+    """Those of a list with the title that was asked for; Google gives these resources their names.
 
     `parent`: the method's parameter, a template over the inputs.
     """
     collection = method.split(".")[-2]
 
-    def find(cloud: Cloud, values: Mapping[str, str]) -> Json | None:
+    def find(cloud: Cloud, values: Mapping[str, str]) -> list[Json]:
         title = values["displayName"]
         listed = cloud.pages(api, method, collection, **{key: text.format_map(values) for key, text in parent.items()})
-        rows = [each for each in listed if each.get("displayName") == title]
-        if len(rows) > 1:
-            raise SeveralError(f"{len(rows)} {collection} have the title {title}")
-        return rows[0] if rows else None
+        return [each for each in listed if each.get("displayName") == title]
 
     return find
 
 
 def _titled(api: str, method: str, **parent: str) -> Row:
     return Row("", _with_title(api, method, **parent), "", alike=("displayName",))
-
-
-class SeveralError(Exception):
-    """More than one resource may be meant."""
 
 
 _CLUSTER = "projects/{project}/locations/{location}/clusters"
@@ -226,11 +217,12 @@ ROWS: dict[str, Row] = {
 class GoogleLook:
     """Asks Google about one resource after the other; where Google is away, it is asked no more.
 
-    `values`: the stack's `gcp:` settings, for what a resource does not name itself.
+    `taken`: type and id of what the state has; where names do not tell, it is not what is looked for.
     """
 
     cloud: Cloud
     project: str
+    taken: Collection[tuple[str, str]] = ()
     away: str = ""
 
     def find(self, resource: Resource, others: Mapping[str, Resource]) -> Finding:
@@ -247,8 +239,6 @@ class GoogleLook:
             found = row.find(self.cloud, values)
         except KeyError as error:
             return Finding("unknown", why=f"its {error.args[0]} is not known yet")
-        except SeveralError as error:
-            return Finding("unknown", why=str(error))
         except RefusedError as error:
             if error.switched_off:
                 return Finding("absent")
@@ -256,6 +246,11 @@ class GoogleLook:
         except NoConnectionError as error:
             self.away = f"{error} -> {error.next_step}"
             return Finding("unknown", why=self.away)
+        if isinstance(found, list):
+            rest = [each for each in found if (resource.type, _identity(row, each, values)) not in self.taken]
+            if len(rest) > 1:
+                return Finding("unknown", why=f"{len(rest)} have the name or title that it has")
+            found = rest[0] if rest else None
         return _judged(row, found, values) if found is not None else Finding("absent")
 
     def _values(self, resource: Resource, others: Mapping[str, Resource]) -> dict[str, str]:
@@ -283,12 +278,17 @@ def _dashboard(inputs: Mapping[str, Any]) -> dict[str, Any]:
         return {}
 
 
+def _identity(row: Row, found: Json, values: Mapping[str, str]) -> str:
+    """What `pulumi import` wants for what was found."""
+    name = str(found.get("name", ""))
+    return row.id.format_map({"name": name, **values}) if row.id else name
+
+
 def _judged(row: Row, found: Json, values: Mapping[str, str]) -> Finding:
     status = str(found.get("status", found.get("state", "")))
     if status == "DELETED" or found.get("deleted"):
         return Finding("unknown", why="Google keeps it as deleted for some weeks, and its name with it: undelete it")
-    name = str(found.get("name", ""))
-    identity = row.id.format_map({"name": name, **values}) if row.id else name
+    identity = _identity(row, found, values)
     same = [key for key in row.alike if values.get(key, "") and values[key] == found.get(key)]
     ours = row.inside.format_map(values) if row.inside else ""
     if row.alike and len(same) == len([key for key in row.alike if key in values]) and same:

@@ -1,8 +1,9 @@
 """Looks up, at Google and in the cluster, what the engine does not know."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,17 @@ class Looker:
     given: Path | None
     folder: Path
 
-    def look(self, resources: Iterable[Resource], others: Mapping[str, Resource]) -> Findings:
-        """What there is of each; `others`: resources by URN that unknown inputs may come from."""
+    @cached_property
+    def cloud(self) -> Cloud:
+        return Cloud(self.settings)
+
+    def look(
+        self, resources: Iterable[Resource], others: Mapping[str, Resource], taken: Collection[tuple[str, str]]
+    ) -> Findings:
+        """What there is of each; `others`: resources by URN that unknown inputs may come from; `taken`: type and id of
+        what the state has."""
         rows = list(resources)
-        google = GoogleLook(Cloud(self.settings), self.platform.project)
+        google = GoogleLook(self.cloud, self.platform.project, taken)
         found: dict[str, Finding] = {each.urn: google.find(each, others) for each in rows if not each.in_cluster}
         inside = [each for each in rows if each.in_cluster]
         if inside:
@@ -54,7 +62,7 @@ class Looker:
         """
         if self.given:
             return self.given
-        cloud = Cloud(self.settings)
+        cloud = self.cloud
         cluster = gke_cluster(self.platform, cloud)
         if cluster is None and self.platform.backend == "gke":
             return None

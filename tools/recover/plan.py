@@ -3,17 +3,18 @@
 Nothing here asks anybody or changes anything.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from tools.recover.checkpoint import CREATING, PROVIDER, RELEASE, STACK, Checkpoint, Resource
+from tools.recover.checkpoint import CREATING, DELETING, PROVIDER, RELEASE, STACK, Checkpoint, Operation, Resource
 from tools.recover.findings import Finding, Findings, Release
 from tools.recover.lock import Holder
 
 CLOCKS_DIFFER = timedelta(minutes=2)
 """How much this machine's clock may differ from Google's and the cluster's."""
 LEFT = "left to you"
+HOLDER = "when that process is gone: --holder-is-gone"
 ENGINE_ONLY = ("pulumi:", "tpu:")
 """Beginnings of types that exist in the state only."""
 Key = Callable[[str], str]
@@ -59,6 +60,15 @@ class Adopt:
 
 
 @dataclass(frozen=True)
+class Complete:
+    """Write what an import leaves out (`tools/recover/completion.py`). `replacing`: those that took the place of a
+    resource in the state; `imported`: the others."""
+
+    replacing: tuple[Adoption, ...]
+    imported: tuple[Adoption, ...]
+
+
+@dataclass(frozen=True)
 class Connect:
     """Register the platform's connection to its cluster, without which nothing inside can be imported."""
 
@@ -70,7 +80,7 @@ class Refresh:
     forget: tuple[str, ...]
 
 
-Step = Unlock | Wait | Settle | Uninstall | Adopt | Connect | Refresh
+Step = Unlock | Wait | Settle | Uninstall | Adopt | Complete | Connect | Refresh
 
 
 @dataclass(frozen=True)
@@ -144,30 +154,52 @@ def plan(
     if locked := _locked(holders, told):
         return Plan((), (), locked)
     sorted_ = _Sorted()
+    known_as = checkpoint.identities
     for resource in wanted:
-        _sort(sorted_, resource, findings[resource.urn], told)
+        finding = findings[resource.urn]
+        _sort(sorted_, resource, finding, told, known_as.get((resource.type, finding.id)))
     for operation in checkpoint.pending:
         if operation.kind != CREATING and operation.resource.urn in findings:
-            _settle_only(sorted_, operation.resource, findings[operation.resource.urn], told)
+            _sort_other(sorted_, operation, findings[operation.resource.urn], told)
     steps: list[Step] = []
     if holders or (holders is None and told.holder_is_gone):
         steps.append(Unlock(holders or ()))
     if sorted_.waits:
         return Plan((*steps, Wait(tuple(sorted_.waits))), tuple(sorted_.items), tuple(sorted_.left))
+    if holders is None and not steps and sorted_.settles:
+        steps.append(Refresh(()))  # helm asks nobody for the lock; the engine does, and ends if somebody holds it
     steps += sorted_.settles
-    steps += _adopt(checkpoint, sorted_.adoptions)
+    replacing = [each for each in sorted_.adoptions if each.resource.urn in checkpoint.resources]
+    imported = [each for each in sorted_.adoptions if each.resource.urn not in checkpoint.resources]
+    steps += _adopt(checkpoint, imported)
     if not any(isinstance(each, Connect) for each in steps):
-        steps += _refresh(checkpoint, sorted_, interrupted)
+        steps += _finish(checkpoint, sorted_, replacing, imported, interrupted)
     return Plan(tuple(steps), tuple(sorted_.items), tuple(sorted_.left))
 
 
-def _refresh(checkpoint: Checkpoint, sorted_: _Sorted, interrupted: bool) -> Iterator[Step]:
+def _finish(
+    checkpoint: Checkpoint,
+    sorted_: _Sorted,
+    replacing: Sequence[Adoption],
+    imported: Sequence[Adoption],
+    interrupted: bool,
+) -> Iterator[Step]:
     """Pending creations are forgotten together, so only once none of them is left to a person."""
     creating = [each.resource for each in checkpoint.pending if each.kind == CREATING]
     is_left = {each.name for each in sorted_.items if each.action == LEFT}
     if any(each.name in is_left for each in creating):
         if interrupted:
             yield Refresh(())
+        return
+    complete = Complete(tuple(replacing), tuple(imported))
+    if replacing:
+        yield complete
+        yield Refresh(tuple(each.name for each in creating))
+    elif imported:
+        # What is pending shows that a refresh is due, until the last step drops it.
+        if interrupted or checkpoint.pending:
+            yield Refresh(())
+        yield complete
     elif interrupted or checkpoint.pending:
         yield Refresh(tuple(each.name for each in creating))
 
@@ -189,17 +221,16 @@ def _locked(holders: tuple[Holder, ...] | None, told: Told) -> tuple[Left, ...]:
     """What to say where the lock may not be taken away."""
     if told.holder_is_gone:
         return ()
-    return tuple(
-        Left("the lock", f"held by {each}", "when that process is gone: --holder-is-gone")
-        for each in holders or ()
-        if not each.gone
-    )
+    return tuple(Left("the lock", f"held by {each}", HOLDER) for each in holders or () if not each.gone)
 
 
-def _sort(into: _Sorted, resource: Resource, finding: Finding, told: Told) -> None:
+def _sort(into: _Sorted, resource: Resource, finding: Finding, told: Told, same: Resource | None) -> None:
+    """`same`: what the state has under the type and id that were found."""
     found = _words(finding)
     if {resource.name, resource.urn} & told.forget:
         into.note(resource, found, "forget, as you say")
+    elif same is not None and finding.exists:
+        into.note(resource, found, f"nothing: the state has it{'' if same.urn == resource.urn else f' as {same.name}'}")
     elif finding.state in ("again", "absent"):
         into.note(resource, found, "`up` makes it")
     elif finding.state == "changing":
@@ -249,10 +280,14 @@ def _sort_half_made(into: _Sorted, resource: Resource, finding: Finding, told: T
         into.leave(resource, _words(finding), finding.why, _uninstall_words(release))
 
 
-def _settle_only(into: _Sorted, resource: Resource, finding: Finding, told: Told) -> None:
-    """A release that the state has, and whose upgrade was cut short."""
-    release = finding.release
-    if finding.state == "unknown":
+def _sort_other(into: _Sorted, operation: Operation, finding: Finding, told: Told) -> None:
+    """A release that the state has, and whose upgrade was cut short; or what Google is deleting."""
+    resource, release = operation.resource, finding.release
+    if resource.type != RELEASE:
+        if finding.state == "changing":
+            into.note(resource, _words(finding), "wait")
+            into.waits.append(resource.name)
+    elif finding.state == "unknown":
         into.leave(resource, _words(finding), finding.why, "run this command again when that can be told")
     elif release and release.back_to is not None:
         into.note(resource, _words(finding), f"helm rollback to revision {release.back_to}")
@@ -302,15 +337,20 @@ def is_engine_only(resource: Resource) -> bool:
 
 def wanted_of(checkpoint: Checkpoint, creates: Iterable[Resource]) -> tuple[Resource, ...]:
     """What may exist without being in the state: pending creations, and those of a preview (`creates`)."""
-    pending = (each.resource for each in checkpoint.pending if each.kind == CREATING)
-    rows = {each.urn: each for each in (*creates, *pending)}
-    return tuple(each for each in rows.values() if each.urn not in checkpoint.resources and not is_engine_only(each))
+    pending = tuple(each.resource for each in checkpoint.pending if each.kind == CREATING)
+    missing = (each for each in creates if each.urn not in checkpoint.resources)
+    rows = {each.urn: each for each in (*missing, *pending)}
+    return tuple(each for each in rows.values() if not is_engine_only(each))
 
 
-def upgrades_of(checkpoint: Checkpoint) -> tuple[Resource, ...]:
-    """Helm releases that were being changed, and are in the state."""
+def others_of(checkpoint: Checkpoint) -> tuple[Resource, ...]:
+    """What the state has, and was being changed: helm releases, and what Google was asked to delete."""
     return tuple(
-        each.resource for each in checkpoint.pending if each.kind != CREATING and each.resource.type == RELEASE
+        each.resource
+        for each in checkpoint.pending
+        if each.resource.type == RELEASE
+        or (each.kind == DELETING and not each.resource.in_cluster and not is_engine_only(each.resource))
+        if each.kind != CREATING
     )
 
 

@@ -74,6 +74,9 @@ def words(step: Step) -> str:
         case steps.Adopt(adoptions, protect):
             adopted = _list(tuple(each.resource.name for each in adoptions))
             return f"pulumi import{' (protected)' if protect else ''}: {adopted}"
+        case steps.Complete(replacing, imported):
+            completed = _list(tuple(each.resource.name for each in (*replacing, *imported)))
+            return f"pulumi stack import, with what an import leaves out: {completed}"
         case steps.Connect():
             return "pulumi up of the connection to the cluster only"
         case steps.Refresh(forget):
@@ -112,6 +115,8 @@ def as_text(report: Report) -> str:
 
 
 def _lines(report: Report) -> Iterator[str]:
+    if report.lock is None:
+        yield "lock: not to be read here; if there is one, the engine says so"
     for holder in report.lock or ():
         yield f"lock: {holder}{', a process that is gone' if holder.gone else ''}"
     yield from _found(list(report.items.values()))

@@ -6,7 +6,7 @@ Each round begins with what is saved now, so a recovery that was stopped goes on
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,23 @@ from tools.cluster_api import ClusterAwayError
 from tools.preflight.cloud import NoConnectionError, RefusedError
 from tools.recover import plan as steps
 from tools.recover.checkpoint import Checkpoint, Preview, Resource, preview, read
-from tools.recover.engine import LOCKED, Engine, EngineError, Helm, HelmError
+from tools.recover.completion import completed
+from tools.recover.engine import ROOM, Engine, EngineError, Helm, HelmError, is_locked
 from tools.recover.findings import Findings
 from tools.recover.lock import Holder, holders
 from tools.recover.look import Looker
-from tools.recover.plan import Left, Plan, Told, check_names, import_file, plan, upgrades_of, wanted_of
+from tools.recover.plan import (
+    HOLDER,
+    Left,
+    Plan,
+    Told,
+    check_names,
+    import_file,
+    is_engine_only,
+    others_of,
+    plan,
+    wanted_of,
+)
 from tools.recover.report import Done, Report, words
 
 MAX_ROUNDS = 10
@@ -49,6 +61,8 @@ class Recovery:
     interrupted: bool = False
     """An update did not end, and the state was not brought up to date since."""
     unlocked: bool = False
+    noted: dict[str, Resource] = field(default_factory=dict)
+    """What was imported, as the engine had noted it, by URN."""
     ahead: Preview | None = None
     """What `up` will do, as long as nothing was done since it was asked."""
 
@@ -99,7 +113,9 @@ class Recovery:
         return held
 
     def _held(self) -> tuple[Holder, ...] | None:
-        return () if self.unlocked else holders(self.engine.backend(), self.project, self.stack)
+        if self.unlocked:
+            return ()
+        return holders(self.engine.backend(), self.engine.folder, self.project, self.stack, self.looker.cloud)
 
     def _plan(self, *, recent: bool) -> tuple[Plan, Checkpoint, Mapping[str, Resource]]:
         """The plan of a round. `recent`: what does not exist may still come of requests that were under way."""
@@ -109,13 +125,16 @@ class Recovery:
         wanted = wanted_of(checkpoint, creates)
         if recent:
             check_names(self.told, wanted, checkpoint)
+            # An earlier recovery wrote what took another one's place, and was stopped before its refresh.
+            self.interrupted |= any(each.unread and not is_engine_only(each) for each in checkpoint.resources.values())
         rows = {each.urn: each for each in (*creates, *(op.resource for op in checkpoint.pending))}
         others = {**rows, **checkpoint.resources}
-        asked = (*wanted, *upgrades_of(checkpoint))
-        findings = self.looker.look(asked, others)
+        asked = (*wanted, *others_of(checkpoint))
+        taken = checkpoint.identities
+        findings = self.looker.look(asked, others, taken)
         if recent and (rest := _settling(checkpoint)) and _may_come(checkpoint, findings):
             time.sleep(rest)
-            findings = self.looker.look(asked, others)
+            findings = self.looker.look(asked, others, taken)
         interrupted = self.interrupted or bool(held)
         return plan(checkpoint, wanted, findings, self.told, held, interrupted), checkpoint, others
 
@@ -135,7 +154,7 @@ class Recovery:
             report.done.append(Done(words(step), error))
             if error:
                 self.say(error)
-                report.fail(error, "when that process is gone: --holder-is-gone" if LOCKED in error else FIX)
+                report.fail(error, HOLDER if is_locked(error) else FIX)
                 return False
         return True
 
@@ -151,8 +170,13 @@ class Recovery:
                     self._helm().rollback(release.name, release.namespace, release.back_to, release.seconds)
                 case steps.Uninstall(release):
                     self._helm().uninstall(release.name, release.namespace, release.seconds)
-                case steps.Adopt(_, protect):
+                case steps.Adopt(adoptions, protect):
                     self.engine.adopt(import_file(step, checkpoint, others), protect=protect)
+                    self.noted.update({each.resource.urn: each.resource for each in adoptions})
+                case steps.Complete(replacing):
+                    self.noted.update({each.resource.urn: each.resource for each in replacing})
+                    ids = {each.resource.urn: each.id for each in replacing}
+                    self.engine.save(completed(self.engine.export(), self.noted.values(), ids))
                 case steps.Connect():
                     self.engine.connect()
                 case steps.Refresh(forget):
@@ -181,7 +205,7 @@ class Recovery:
         wanted = wanted_of(checkpoint, report.up.creates)
         others = {**{each.urn: each for each in report.up.creates}, **checkpoint.resources}
         named = {each.name for each in report.left}
-        found = self.looker.look(wanted, others)
+        found = self.looker.look(wanted, others, checkpoint.identities)
         names = [each.name for each in wanted if found[each.urn].exists and each.name not in named]
         if names:
             why = "the state does not know what exists, so `up` will fail"
@@ -217,6 +241,9 @@ def recover(
 ) -> Report:
     """Recovers the stack whose file is `path`. Raises EngineError and CheckpointError where it cannot be read."""
     project = str(yaml.safe_load((path.parent / "Pulumi.yaml").read_text())["name"])
-    with tempfile.TemporaryDirectory(prefix="tpu-") as folder:
-        looker = Looker(platform, settings, kubeconfig, Path(folder))
-        return Recovery(Engine(path.parent, stack), looker, project, stack, told, agree, say).run(dry=dry)
+    try:
+        with tempfile.TemporaryDirectory(prefix="tpu-") as folder:
+            looker = Looker(platform, settings, kubeconfig, Path(folder))
+            return Recovery(Engine(path.parent, stack), looker, project, stack, told, agree, say).run(dry=dry)
+    except OSError as error:
+        raise EngineError(f"a temporary file cannot be written: {error.strerror} -> {ROOM}") from None
