@@ -1,21 +1,33 @@
-"""`python -m tools recover` in the sandbox's shell."""
+"""Engines that are ended in the middle of a command, and `python -m tools recover` in the sandbox's shell."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from typing import Any
+
+import psutil
 
 from tests.sandbox.conftest import PATIENCE, Project
 
 Json = dict[str, Any]
+UP = ("up", "--yes", "--skip-preview")
 
 
 def recover(project: Project, stack: str, *flags: str, code: int = 0) -> Json:
     """The command's report; it must end with that exit code."""
+    return tool(project, "recover", "-s", stack, "--yes", "--json", *flags, code=code)
+
+
+def tool(project: Project, *arguments: str, code: int | None = None) -> Json:
+    """What `python -m tools` prints as JSON; it must end with that exit code, if one is given."""
     done = subprocess.run(
-        [sys.executable, "-m", "tools", "recover", "-s", stack, "--yes", "--json", *flags],
+        [sys.executable, "-m", "tools", *arguments],
         cwd=project.folder,
         env=project.session.environment,
         capture_output=True,
@@ -23,7 +35,7 @@ def recover(project: Project, stack: str, *flags: str, code: int = 0) -> Json:
         check=False,
         timeout=PATIENCE,
     )
-    assert done.returncode == code, done.stdout + done.stderr
+    assert code in (None, done.returncode), done.stdout + done.stderr
     report: Json = json.loads(done.stdout)
     return report
 
@@ -31,3 +43,47 @@ def recover(project: Project, stack: str, *flags: str, code: int = 0) -> Json:
 def actions(report: Json) -> dict[str, str]:
     """By name, what the command meant to do with each resource."""
     return {each["name"]: each["action"] for each in report["found"]}
+
+
+def row(project: Project, stack: str, name: str) -> dict[str, Any]:
+    """What the state has of a resource."""
+    [found] = [each for each in project.state(stack)["resources"] if each["urn"].endswith(f"::{name}")]
+    resource: dict[str, Any] = found
+    return resource
+
+
+# Prepares a moment in an update, and returns what says that it has come.
+Moment = Callable[[Project], Callable[[], bool]]
+
+
+def during(request: dict[str, str]) -> Moment:
+    """While the cloud takes its time to answer to a request."""
+
+    def prepare(project: Project) -> Callable[[], bool]:
+        project.inject(kind="slow", seconds=2, **request)
+        return lambda: not project.pending_faults()
+
+    return prepare
+
+
+def end(project: Project, stack: str, command: tuple[str, ...], moment: Moment, number: signal.Signals) -> None:
+    """Start an engine command, and send it a signal at a moment."""
+    has_come = moment(project)
+    engine = project.session.start_pulumi(*command, "-s", stack, capture=True)
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not has_come():
+            assert engine.poll() is None, engine.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        parts = psutil.Process(engine.pid).children(recursive=True)
+        engine.send_signal(number)
+        engine.communicate(timeout=60)
+        # A killed engine leaves its language host and plugins behind; those only notice after a while.
+        for part in parts:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                part.kill()
+    finally:
+        engine.kill()
+        engine.wait()
+    assert engine.returncode != 0

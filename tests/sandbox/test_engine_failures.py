@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
-import time
 from collections.abc import Callable
-from typing import Any
-
-import psutil
 
 from tests.sandbox.conftest import SLIM, Project
-from tests.sandbox.recovery import actions, recover
+from tests.sandbox.recovery import UP, actions, during, end, recover, row
 from tests.sandbox.workloads import has_release
 
 CREATE_POOL = {"method": "POST", "path": "/nodePools$"}
 CREATE_NETWORK = {"method": "POST", "path": "/networks$"}
 CREATE_CLUSTER = {"method": "POST", "path": "/clusters$"}
 DELETE_CLUSTER = {"method": "DELETE", "path": "/clusters/[^/]*$"}
-UP = ("up", "--yes", "--skip-preview")
 DESTROY = ("destroy", "--yes", "--skip-preview")
 # What the cloud does wrong for a while, and the provider gets over by itself.
 PASSING = (
@@ -43,20 +37,6 @@ def test_passing_trouble_is_got_over_and_a_stockout_is_mended_by_the_next_update
     project.assert_clean("trouble")
 
 
-# Prepares a moment in an update, and returns what says that it has come.
-Moment = Callable[[Project], Callable[[], bool]]
-
-
-def during(request: dict[str, str]) -> Moment:
-    """While the cloud takes its time to answer to a request."""
-
-    def prepare(project: Project) -> Callable[[], bool]:
-        project.inject(kind="slow", seconds=2, **request)
-        return lambda: not project.pending_faults()
-
-    return prepare
-
-
 def during_helm(project: Project) -> Callable[[], bool]:
     """While helm waits for a controller that it has just installed."""
 
@@ -68,36 +48,6 @@ def during_helm(project: Project) -> Callable[[], bool]:
             return has_release(client, "jobset", "pending-install")
 
     return installing
-
-
-def end(project: Project, stack: str, command: tuple[str, ...], moment: Moment, number: signal.Signals) -> None:
-    """Start an engine command, and send it a signal at a moment."""
-    has_come = moment(project)
-    engine = project.session.start_pulumi(*command, "-s", stack, capture=True)
-    try:
-        deadline = time.monotonic() + 90
-        while not has_come():
-            assert engine.poll() is None, engine.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        parts = psutil.Process(engine.pid).children(recursive=True)
-        engine.send_signal(number)
-        engine.communicate(timeout=60)
-        # A killed engine leaves its language host and plugins behind; those only notice after a while.
-        for part in parts:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                part.kill()
-    finally:
-        engine.kill()
-        engine.wait()
-    assert engine.returncode != 0
-
-
-def row(project: Project, stack: str, name: str) -> dict[str, Any]:
-    """What the state has of a resource."""
-    [found] = [each for each in project.state(stack)["resources"] if each["urn"].endswith(f"::{name}")]
-    resource: dict[str, Any] = found
-    return resource
 
 
 def test_after_ctrl_c_or_a_cancelled_job_the_next_up_goes_on(project: Project) -> None:
@@ -130,7 +80,9 @@ def test_after_a_kill_one_command_brings_the_stack_back(project: Project) -> Non
     assert actions(report) == {"cluster-gke": "adopt"}
     cluster = row(project, "killed", "cluster-gke")
     assert cluster["parent"].endswith("::cluster")
-    assert any(urn.endswith("::network-nodes") for urn in cluster["dependencies"]), "`destroy` would not know the order"
+    assert any(urn.endswith("::network-subnet") for urn in cluster["dependencies"]), (
+        "`destroy` would not know the order"
+    )
     assert not project.state("killed").get("pending_operations")
 
     end(project, "killed", UP, during_helm, signal.SIGKILL)

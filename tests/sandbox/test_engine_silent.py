@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from tests.sandbox.conftest import Project
-from tests.sandbox.test_engine_failures import UP, during, end
+from tests.sandbox.recovery import UP, during, end
 from tests.sandbox.workloads import eventually
 
 Json = dict[str, Any]

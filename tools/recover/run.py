@@ -38,7 +38,7 @@ from tools.recover.plan import (
 from tools.recover.report import Done, Report, words
 
 MAX_ROUNDS = 10
-WAIT_SECONDS = 5
+WAIT_SECONDS = 3
 FIX = "remove the cause, then run this command again"
 PATIENCE = timedelta(minutes=45)
 """How long Google may take for what it is at: longer than a cluster takes."""
@@ -132,8 +132,8 @@ class Recovery:
         asked = (*wanted, *others_of(checkpoint))
         taken = checkpoint.identities
         findings = self.looker.look(asked, others, taken)
-        if recent and (rest := _settling(checkpoint)) and _may_come(checkpoint, findings):
-            time.sleep(rest)
+        while recent and (rest := _settling(checkpoint)) and _may_come(checkpoint, findings):
+            time.sleep(min(rest, WAIT_SECONDS))
             findings = self.looker.look(asked, others, taken)
         interrupted = self.interrupted or bool(held)
         return plan(checkpoint, wanted, findings, self.told, held, interrupted), checkpoint, others
