@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 from rich.console import Console
 from rich.markup import escape
 
 from sandbox import demo as demonstration
-from sandbox import environment, progress, toolchain
+from sandbox import environment, progress, toolchain, workload
+from sandbox import faults as faults_of
 from sandbox.adapter import AdapterError
 from sandbox.hosts import choice
 from sandbox.run_directory import RunDirectory
@@ -36,6 +38,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+fault = typer.Typer(
+    help="Let the emulated cloud fail, to rehearse what to do. Without a command: what is staged now.",
+    pretty_exceptions_enable=False,
+)
+app.add_typer(fault, name="fault")
 console = Console(highlight=False)
 if not console.is_terminal:
     console.width = max(console.width, LOG_WIDTH)
@@ -184,6 +191,127 @@ def inventory(as_json: Annotated[bool, typer.Option("--json", help="Print JSON."
         console.print(demonstration.inventory_table(found))
     else:
         console.print("The inventory is empty.")
+
+
+Machine = Annotated[str, typer.Argument(metavar="MACHINE_TYPE", help="For example ct6e-standard-4t.")]
+Zone = Annotated[str, typer.Option(help="For example us-east5-b.")]
+Capacity = Annotated[str, typer.Option(help="Only on-demand, spot or flex; without it all.")]
+Target = Annotated[str, typer.Argument(help="A node pool, a managed instance group, or a host by its name.")]
+For = Annotated[float, typer.Option("--for", min=1, help="Seconds after which the hosts come back.")]
+Stay = Annotated[bool, typer.Option("--until-cleared", help="They come back with `fault --clear`, not before.")]
+REPAIR_SECONDS = 60.0
+
+
+@fault.callback(invoke_without_command=True)
+def faults(
+    context: typer.Context,
+    clear: Annotated[bool, typer.Option("--clear", help="Take everything away that is staged.")] = False,
+) -> None:
+    """Let the emulated cloud fail, to rehearse what to do (docs/drills.md). Without a command: what is staged now."""
+    if clear and context.invoked_subcommand:
+        raise SandboxError("--clear stands alone: python -m sandbox fault --clear")
+    if context.invoked_subcommand:
+        return
+    staged = faults_of.Staged(_running())
+    if clear:
+        staged.clear()
+    _show_staged(staged)
+
+
+def _show_staged(staged: faults_of.Staged) -> None:
+    lines = staged.lines()
+    for line in lines:
+        console.print(f"staged: {line}", soft_wrap=True, markup=False)
+    if not lines:
+        console.print("Nothing is staged.")
+
+
+@fault.command()
+def stockout(
+    machine_type: Machine,
+    zone: Zone,
+    capacity: Capacity = "",
+    machines: Annotated[int, typer.Option(min=0, help="Machines that the zone has, those in use included.")] = 0,
+) -> None:
+    """The zone has no more machines of a type: new pools end in ERROR, lost hosts do not come back."""
+    staged = faults_of.Staged(_running())
+    staged.stock_out(machine_type, zone, capacity, machines)
+    _show_staged(staged)
+
+
+@fault.command()
+def quota(machine_type: Machine, zone: Zone, capacity: Capacity = "") -> None:
+    """The quota of a type's chips is used up: preflight shows 0, and Google refuses new pools."""
+    staged = faults_of.Staged(_running())
+    staged.end_quota(machine_type, zone, capacity)
+    _show_staged(staged)
+
+
+def _interrupt(target: str, kind: str, seconds: float, *, stay: bool) -> None:
+    hosts = faults_of.Staged(_running()).interrupt(target, kind, None if stay else seconds)
+    back = "come back with `python -m sandbox fault --clear`" if stay else f"come back in {seconds:g} s"
+    console.print(f"{len(hosts)} hosts are gone, and {back}:", soft_wrap=True)
+    for host in hosts:
+        console.print(f"  {host}", soft_wrap=True)
+
+
+@fault.command()
+def preempt(target: Target, seconds: For = REPAIR_SECONDS, stay: Stay = False) -> None:
+    """Google takes spot hosts back."""
+    _interrupt(target, "preempted", seconds, stay=stay)
+
+
+@fault.command("host-lost")
+def host_lost(target: Target, seconds: For = REPAIR_SECONDS, stay: Stay = False) -> None:
+    """A machine fails. Of a slice of several hosts GKE makes all anew."""
+    _interrupt(target, "hostError", seconds, stay=stay)
+
+
+@fault.command()
+def maintenance(target: Target, seconds: For = REPAIR_SECONDS, stay: Stay = False) -> None:
+    """Google ends hosts for maintenance."""
+    _interrupt(target, "terminateOnHostMaintenance", seconds, stay=stay)
+
+
+@fault.command("api-away")
+def api_away(
+    seconds: Annotated[float, typer.Option("--for", min=1, help="Seconds after which they answer again.")] = 30.0,
+) -> None:
+    """The clusters' API servers do not answer. This command waits until they do; Ctrl-C brings them back earlier."""
+    staged = faults_of.Staged(_running())
+    if not staged.take_api_away():
+        raise SandboxError("there is no cluster: `pulumi up` makes one")
+    try:
+        console.print(f"The API servers do not answer for {seconds:g} s.")
+        time.sleep(seconds)
+    finally:
+        staged.bring_api_back()
+    console.print("They answer again.")
+
+
+@fault.command()
+def request(
+    words: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="kind=status status=503 path=/clusters")],
+) -> None:
+    """Google answers some requests wrongly: the fields of `sandbox.google.faults.Fault`."""
+    staged = faults_of.Staged(_running())
+    staged.stage(words)
+    _show_staged(staged)
+
+
+@app.command("run-for")
+def run_for(
+    seconds: Annotated[float, typer.Argument(min=0, help="How long the job's pods run on hosts without containers.")],
+) -> None:
+    """Read a job (JobSet, YAML or JSON), and print it so that its pods run for a time; for `| kubectl apply -f -`."""
+    try:
+        objects = [each for each in yaml.safe_load_all(sys.stdin) if each]
+        for each in objects:
+            if each["kind"] == "JobSet":
+                workload.running_for(each, seconds)
+    except (yaml.YAMLError, KeyError, TypeError) as error:
+        raise SandboxError(f"what was read is no manifest of a job: {error}") from None
+    print(yaml.safe_dump_all(objects, sort_keys=False), end="")
 
 
 @app.command()

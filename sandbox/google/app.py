@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route as Path
 from starlette.types import Receive, Scope, Send
 
-from sandbox.google import container, machines
+from sandbox.google import container, interruptions, machines
 from sandbox.google.callers import caller_of
 from sandbox.google.compute_types import self_link
 from sandbox.google.discovery import in_camel_case
@@ -227,9 +227,20 @@ def _faults(world: World, request: Request, body: bytes) -> Any:
     return [fault.model_dump() for fault in world.faults.pending()]
 
 
-def _quotas(world: World, request: Request, body: bytes) -> None:
+def _interruptions(world: World, request: Request, body: bytes) -> Any:
+    if request.method == "POST":
+        return interruptions.interrupt(world, interruptions.Interruption.model_validate_json(body))
+    if request.method == "DELETE":
+        interruptions.bring_back(world)
+    return interruptions.lost(world)
+
+
+def _quotas(world: World, request: Request, body: bytes) -> Any:
+    if request.method == "GET":
+        return world.store.all("sandbox.quotas")
     for region, limits in Quotas.model_validate_json(body).root.items():
         world.store.put("sandbox.quotas", region, dict(limits))
+    return None
 
 
 def _reservations(world: World, request: Request, body: bytes) -> Any:
@@ -275,7 +286,9 @@ def _zones(world: World, request: Request, body: bytes) -> None:
     world.store.put("sandbox.zones", seed.zone, {"generations": seed.generations})
 
 
-def _stock(world: World, request: Request, body: bytes) -> None:
+def _stock(world: World, request: Request, body: bytes) -> Any:
+    if request.method == "GET":
+        return [row for row in world.store.all("sandbox.stock").values() if row["machines"] is not None]
     stock = Stock.model_validate_json(body)
     world.machine(stock.machine_type, stock.zone)
     with world.store.lock:
@@ -283,6 +296,7 @@ def _stock(world: World, request: Request, body: bytes) -> None:
         waiting = unsettled(world)
     for operation in waiting:
         world.operations.start(operation)
+    return None
 
 
 def _unpublished(world: World, request: Request, body: bytes) -> None:
@@ -307,11 +321,12 @@ def build_app(world: World) -> Starlette:
             Path("/sandbox/traffic", _control(_traffic)),
             Path("/sandbox/reset", _control(_reset), methods=["POST"]),
             Path("/sandbox/faults", _control(_faults), methods=["GET", "POST", "DELETE"]),
-            Path("/sandbox/quotas", _control(_quotas), methods=["POST"]),
+            Path("/sandbox/interruptions", _control(_interruptions), methods=["GET", "POST", "DELETE"]),
+            Path("/sandbox/quotas", _control(_quotas), methods=["GET", "POST"]),
             Path("/sandbox/reservations", _control(_reservations), methods=["POST"]),
             Path("/sandbox/channels", _control(_channels), methods=["POST"]),
             Path("/sandbox/zones", _control(_zones), methods=["POST"]),
-            Path("/sandbox/stock", _control(_stock), methods=["POST"]),
+            Path("/sandbox/stock", _control(_stock), methods=["GET", "POST"]),
             Path("/sandbox/unpublished", _control(_unpublished), methods=["POST"]),
             Path("/sandbox/permissions", _control(_permissions), methods=["POST"]),
             Path("/sandbox/pools/{pool:path}", _control(_resize), methods=["POST"]),

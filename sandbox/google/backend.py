@@ -46,12 +46,25 @@ class ClusterEndpoint:
     dns_name: str = ""
 
 
+def node_base(cluster: str, pool: str, zone: str) -> str:
+    """How the names of a pool's nodes in a zone begin, and that of the group that makes them; at most 56 characters."""
+    unique = hashlib.sha256(f"{cluster}/{pool}/{zone}".encode()).hexdigest()[:8]
+    return f"gke-{cluster[:20]}-{pool[:22]}-{unique}"
+
+
+def node_name(cluster: str, pool: str, zone: str, index: int) -> str:
+    """The name of a pool's node; it stays while the pool's size grows."""
+    base = node_base(cluster, pool, zone)
+    return f"{base}-{hashlib.sha256(f'{base[-8:]}/{index}'.encode()).hexdigest()[:4]}"
+
+
 class ClusterBackend(Protocol):
     """A control plane behind each emulated cluster. Called from worker threads, one call per cluster at a time.
 
     `cluster` and `pools` are the API's own JSON objects; each pool carries in addition `currentNodeCount`, the nodes it
-    has now in each of its `locations`, and `policyTopology`, the topology of the workload policy that it names ("" for
-    none). An exception fails the operation that caused the call.
+    has now in each of its `locations`, `policyTopology`, the topology of the workload policy that it names ("" for
+    none), and `lostNodes`, the names of those that Google has taken away for a while. An exception fails the operation
+    that caused the call.
     """
 
     def create(self, ref: ClusterRef, cluster: dict[str, Any]) -> ClusterEndpoint:

@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 from sandbox.google import machines, pool_rules
-from sandbox.google.backend import ClusterRef
+from sandbox.google.backend import ClusterRef, node_base
 from sandbox.google.compute import DERIVED
 from sandbox.google.compute_types import COLLECTIONS, IDLE_ACTIONS, full_name, self_link
 from sandbox.google.errors import GoogleError, exists, invalid, not_found, precondition
@@ -16,7 +16,7 @@ from sandbox.google.networking import has_secondary_range
 from sandbox.google.operations import Operation, now
 from sandbox.google.service import CONTAINER, Call, dig, filled, fingerprint, handles, render, short
 from sandbox.google.store import Change, Resource
-from sandbox.google.world import World, pool_model
+from sandbox.google.world import LOST, World, pool_model
 
 CLUSTERS = "container.clusters"
 POOLS = "container.nodePools"
@@ -564,9 +564,7 @@ def set_on_cluster(call: Call) -> Operation:
 
 def group_name(pool_path: str, zone: str) -> str:
     """The name of the managed instance group behind a pool in a zone: at most 63 characters, unique per pool."""
-    ref, pool = ClusterRef.parse(pool_path), short(pool_path)
-    unique = hashlib.sha256(f"{pool_path}/{zone}".encode()).hexdigest()[:8]
-    return f"gke-{ref.name[:18].strip('-')}-{pool[:24].strip('-')}-{unique}-grp"
+    return f"{node_base(ClusterRef.parse(pool_path).name, short(pool_path), zone)}-grp"
 
 
 def _new_pool(call: Call, cluster_path: str, cluster: Resource, wanted: Resource) -> Resource:
@@ -711,7 +709,8 @@ def delete_pool(call: Call) -> Operation:
     cluster_path = _cluster_path(call)
     _idle(call.world, cluster_path, path)
     call.store.put(POOLS, path, {**pool, "status": "STOPPING"})
-    changes = [Change(POOLS, path, None), Change(SIZES, path, None)]
+    back = [Change(LOST, host, None) for host in call.store.all(LOST, f"{path}/")]
+    changes = [Change(POOLS, path, None), Change(SIZES, path, None), *back]
     kept = [Change(POOLS, path, pool)]
     return _start(call, "DELETE_NODE_POOL", path, changes, on_error=kept, follow="pools", cluster=cluster_path)
 
@@ -827,11 +826,12 @@ def _instance_groups(world: World, prefix: str) -> dict[str, Resource]:
         for url in pool["instanceGroupUrls"]:
             name = url.partition("/v1/")[2]
             if name.startswith(prefix):
-                found[name] = _instance_group(name, url, world.pool_size(path))
+                zone = name.split("/")[3]
+                found[name] = _instance_group(name, url, world.pool_size(path), len(world.lost_nodes(path, zone)))
     return found
 
 
-def _instance_group(name: str, url: str, size: int) -> Resource:
+def _instance_group(name: str, url: str, size: int, lost: int) -> Resource:
     zone_url, _, _ = url.partition("/instanceGroupManagers/")
     return {
         "kind": "compute#instanceGroupManager",
@@ -842,7 +842,7 @@ def _instance_group(name: str, url: str, size: int) -> Resource:
         "instanceGroup": url.replace("/instanceGroupManagers/", "/instanceGroups/"),
         "baseInstanceName": short(name).removesuffix("-grp"),
         "targetSize": size,
-        "currentActions": dict.fromkeys(IDLE_ACTIONS, 0) | {"none": size, "creating": 0},
+        "currentActions": dict.fromkeys(IDLE_ACTIONS, 0) | {"none": size - lost, "recreating": lost},
     }
 
 

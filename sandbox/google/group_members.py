@@ -24,7 +24,7 @@ from sandbox.google.operations import Operation, now
 from sandbox.google.project_numbers import project_number
 from sandbox.google.service import dig, fingerprint, new_id, short
 from sandbox.google.store import Change, Resource
-from sandbox.google.world import AFTER, LAST, MEMBERS, World, instance_model
+from sandbox.google.world import AFTER, LAST, LOST, MEMBERS, World, instance_model
 
 GROUPS = ("instanceGroupManagers", "regionInstanceGroupManagers")
 CREATE, QUEUE = "compute.groupMembers.create", "compute.groupMembers.queue"
@@ -89,7 +89,8 @@ def _after_change(world: World, operation: Operation) -> list[Change]:
     if _group(world, name) is not None:
         return []
     gone = [Change("compute.instances", instance, None) for instance in members(world, name)]
-    return [*gone, Change(MEMBERS, name, None)]
+    back = [Change(LOST, host, None) for host in world.store.all(LOST, f"{name}/")]
+    return [*gone, *back, Change(MEMBERS, name, None)]
 
 
 def _owner(target: str) -> str:
@@ -101,6 +102,8 @@ def unsettled(world: World, operation: Operation | None = None) -> list[Operatio
     """Operations for all groups whose instances are not what the groups want and can be made so."""
     found = []
     for name, group in _groups(world):
+        if world.store.all(LOST, f"{name}/"):
+            continue  # its hosts do not come back yet
         record = world.store.get(MEMBERS, name) or {}
         repaired = dig(group, "instanceLifecyclePolicy", "defaultActionOnFailure") == "REPAIR"
         changed = record.get("size") != group["targetSize"]

@@ -143,7 +143,7 @@ def _instance_rest(world: World, name: str, old: Resource | None, new: Resource 
     if new is None:
         disks = [relative(d["source"]) for d in (old or {}).get("disks", []) if d.get("autoDelete") and "source" in d]
         gone = [Change("compute.disks", disk, None) for disk in disks]
-        return [*gone, Change(SERIAL, name, None), *_without_member(world, name)]
+        return [*gone, Change(SERIAL, name, None), *without_member(world, name)]
     _, project, _, zone, _, _ = name.split("/")
     changes = [Change("compute.instances", name, {**new, "status": "RUNNING" if old is None else new["status"]})]
     for disk in new["disks"] if old is None else []:
@@ -153,7 +153,7 @@ def _instance_rest(world: World, name: str, old: Resource | None, new: Resource 
     return changes
 
 
-def _without_member(world: World, instance: str) -> list[Change]:
+def without_member(world: World, instance: str) -> list[Change]:
     """The groups, managed or not, that an instance is a member of, without it."""
     return [
         Change(MEMBERS, group, {**row, "instances": [member for member in row["instances"] if member != instance]})

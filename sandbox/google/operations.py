@@ -137,12 +137,28 @@ class Operations:
         self.register(operation)
         self.launch(operation)
 
+    def start_for(self, operation: Operation, seconds: float) -> None:
+        """The same for an operation that takes this time, whatever the time scale."""
+        self._name(operation)
+        operation.seconds = seconds
+        self._save(operation)
+        self._enqueue(operation)
+
+    def note(self, operation: Operation) -> None:
+        """Records an operation of Google's own that is over already."""
+        self._name(operation)
+        operation.ended = operation.started
+        self._save(operation)
+
     def register(self, operation: Operation) -> None:
+        self._name(operation)
         realistic = SECONDS.get(operation.method, DEFAULT_SECONDS)
-        operation.name = f"operation-{int(time.time() * 1000)}-{uuid.uuid4().hex[:13]}"
-        operation.started = time.time()
         operation.seconds = realistic / self.time_scale if self.time_scale else 0.0
         self._save(operation)
+
+    def _name(self, operation: Operation) -> None:
+        operation.name = f"operation-{int(time.time() * 1000)}-{uuid.uuid4().hex[:13]}"
+        operation.started = time.time()
 
     def launch(self, operation: Operation) -> None:
         if operation.seconds == 0:

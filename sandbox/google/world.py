@@ -46,6 +46,7 @@ FEATURE_SERVICES = (
 )
 DEFAULT_QUOTA = 1_000_000.0  # of every metric in every region, unless set
 # Store kind: the full names of the instances of a group, managed or not, by the group's full name.
+LOST = "sandbox.lost"  # "<pool or group>/<host>" -> {"zone"}: hosts that Google has taken away for a while
 MEMBERS = "compute.groupInstances"
 # Store kind: the names of what was there before, made by nobody who uses the emulator.
 SEEDED = "sandbox.seeded"
@@ -127,6 +128,11 @@ class World:
         size = self.store.get("container.poolSizes", pool)
         return size["nodes"] if size else 0
 
+    def lost_nodes(self, pool: str, zone: str = "") -> list[str]:
+        """The names of a pool's nodes that are lost: all, or those in a zone."""
+        rows = self.store.all(LOST, f"{pool}/").items()
+        return [path.rpartition("/")[2] for path, row in rows if zone in ("", row["zone"])]
+
     def tell_pools(self, cluster: str) -> None:
         """Lets the cluster's back end see its pools as they are now, unless the cluster is gone."""
         with self._cluster_locks[cluster]:
@@ -134,7 +140,12 @@ class World:
                 return
             pools = self.pools(cluster).items()
             shown = [
-                {**p, "currentNodeCount": self.pool_size(n), "policyTopology": self.policy_topology(p)}
+                {
+                    **p,
+                    "currentNodeCount": self.pool_size(n),
+                    "policyTopology": self.policy_topology(p),
+                    "lostNodes": self.lost_nodes(n),
+                }
                 for n, p in pools
             ]
             self.backend.pools_changed(ClusterRef.parse(cluster), shown)

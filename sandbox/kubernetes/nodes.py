@@ -5,7 +5,6 @@ Sources: GKE's documentation of node labels and reserved resources, GKE's autosc
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import math
@@ -13,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from sandbox.google.backend import node_name
 from sandbox.google.machines import MachineType, machine_type
 from sandbox.kubernetes.api import ApiClient, Object
 from sandbox.kubernetes.control_plane import FAKE_NODE
@@ -41,7 +41,8 @@ class Pool:
     """One GKE node pool with its present size, as the Kubernetes side needs to know it.
 
     `hosts` is the number of hosts of a slice, 1 for single-host and CPU pools. `size`, `min_nodes` and `max_nodes`
-    count nodes in each zone; the bounds are 0 when the pool is not autoscaled.
+    count nodes in each zone; the bounds are 0 when the pool is not autoscaled. `lost`: names of nodes that Google has
+    taken away for a while.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Pool:
     queued: bool = False
     max_pods: int = DEFAULT_MAX_PODS
     disk_gb: int = 100
+    lost: frozenset[str] = frozenset()
 
     @property
     def multi_host(self) -> bool:
@@ -132,6 +134,7 @@ def parse_pool(pool: Mapping[str, Any]) -> Pool:
         max_nodes=_bound(autoscaling, "max", len(zones)),
         queued=queued,
         disk_gb=int(config.get("diskSizeGb") or 100),
+        lost=frozenset(pool.get("lostNodes", ())),
         max_pods=int(pool.get("maxPodsConstraint", {}).get("maxPodsPerNode", DEFAULT_MAX_PODS)),
     )
 
@@ -224,12 +227,12 @@ class NodeSpec:
 
 
 def pool_nodes(pool: Pool, cluster: str, project: str) -> list[NodeSpec]:
-    """The nodes of a pool at its present size in each zone; names are stable while the size grows."""
+    """The nodes of a pool at its present size in each zone, without those that are lost."""
     nodes = []
     for zone, index in itertools.product(pool.zones, range(pool.size)):
-        group = hashlib.sha256(f"{cluster}/{pool.name}/{zone}".encode()).hexdigest()[:8]
-        suffix = hashlib.sha256(f"{group}/{index}".encode()).hexdigest()[:4]
-        name = f"gke-{cluster[:20]}-{pool.name[:22]}-{group}-{suffix}"
+        name = node_name(cluster, pool.name, zone, index)
+        if name in pool.lost:
+            continue
         region = zone.rpartition("-")[0]
         place = {
             "kubernetes.io/hostname": name,

@@ -108,6 +108,12 @@ class Jobs:
         selector = f"jobset.sigs.k8s.io/jobset-name={metadata['name']}"
         return self.client.list_all("v1", "Pod", metadata["namespace"], labelSelector=selector)
 
+    def restarts(self, job: Object) -> int:
+        """How often JobSet has begun the job anew."""
+        metadata = job["metadata"]
+        found = self.client.get(job["apiVersion"], "JobSet", metadata["name"], metadata["namespace"]) or {}
+        return int(found.get("status", {}).get("restarts", 0))
+
     def running(self, job: Object) -> list[Object]:
         """The job's pods once all of them run."""
         wanted = sum(
