@@ -3,6 +3,9 @@ STACK ?= dev
 KEEP ?=
 VERBOSE ?=
 PYTEST ?=
+STACKS ?=
+MINUTES ?= 30
+SEED ?= 1
 # One test process more than there are processors, since a process that waits for a cluster computes nothing.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 UV ?= uv
@@ -14,7 +17,7 @@ SITE := website/.venv/.installed
 COMPILE := $(UV) pip compile --quiet --python-version 3.11 --universal --generate-hashes --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: help demo shell down test lint format lock bench policies site clean
+.PHONY: help demo shell down test lint format lock bench faults policies site clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +60,9 @@ site: $(SITE) ## build the documentation into website/html: open website/html/in
 
 bench: $(VENV) ## measure against the budgets
 	@$(PY) -m tests.bench
+
+faults: $(VENV) ## faults at resources of STACKS that were not tried yet, for about MINUTES; docs/reliability.md
+	@$(PY) -m tests.faults $(STACKS) --minutes $(MINUTES) --seed $(SEED)
 
 clean: ## stop the sandbox, remove .venv and caches; what is built per user stays
 	@if [ -x $(PY) ]; then $(PY) -m sandbox down; fi

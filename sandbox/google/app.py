@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import time
@@ -9,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 from urllib.parse import parse_qsl
 
+import psutil
 from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -32,6 +34,7 @@ from sandbox.google.permissions import grant
 from sandbox.google.service import Media, new_id
 from sandbox.google.store import Change
 from sandbox.google.world import SEEDED, World, stock_name
+from sandbox.plugins.steps import KILL_HEADER, STEP_HEADER
 
 log = logging.getLogger(__name__)
 # Before the paths of Cloud Storage, where content travels instead of JSON.
@@ -71,7 +74,8 @@ def _parsed(raw: bytes, kind: str) -> Any:
 
 
 def _serve(world: World, request: Request, raw_path: str, raw_body: bytes) -> Response:
-    fault = world.faults.strike(request.method, raw_path, raw_body.decode(errors="replace"))
+    step = request.headers.get(STEP_HEADER, "")
+    fault = world.faults.strike(request.method, raw_path, raw_body.decode(errors="replace"), step)
     if fault and fault.kind == "slow":
         time.sleep(fault.seconds)
     if fault and fault.kind == "status":
@@ -92,6 +96,8 @@ def _serve(world: World, request: Request, raw_path: str, raw_body: bytes) -> Re
     except Exception:
         log.exception("%s %s failed", request.method, raw_path)
         answer = _answer(GoogleError("INTERNAL", "The emulator failed; its log says how."))
+    if fault and fault.kind == "kill":
+        answer.headers[KILL_HEADER] = fault.victim
     return ConnectionCut() if fault and fault.kind == "cut" else answer
 
 
@@ -235,6 +241,35 @@ def _interruptions(world: World, request: Request, body: bytes) -> Any:
     return interruptions.lost(world)
 
 
+def _struck(world: World, request: Request, body: bytes) -> Any:
+    return [fault.model_dump() for fault in world.faults.struck()]
+
+
+class Sent(_Input):
+    """A request to an API server that a plugin is about to make in a step of an update."""
+
+    step: str
+    method: str
+    path: str
+
+
+def _strike(world: World, request: Request, body: bytes) -> Any:
+    """The fault that hits a request to an API server; {} for none."""
+    sent = Sent.model_validate_json(body)
+    fault = world.faults.strike(sent.method, sent.path, "", sent.step)
+    if fault and fault.kind == "kill" and fault.victim == "api-server":
+        kill_api_servers()
+    return fault.model_dump() if fault else {}
+
+
+def kill_api_servers() -> None:
+    """Kills the API servers of this sandbox; their control planes start them again."""
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if child.name() == "kube-apiserver":
+                child.kill()
+
+
 def _quotas(world: World, request: Request, body: bytes) -> Any:
     if request.method == "GET":
         return world.store.all("sandbox.quotas")
@@ -321,6 +356,8 @@ def build_app(world: World) -> Starlette:
             Path("/sandbox/traffic", _control(_traffic)),
             Path("/sandbox/reset", _control(_reset), methods=["POST"]),
             Path("/sandbox/faults", _control(_faults), methods=["GET", "POST", "DELETE"]),
+            Path("/sandbox/faults/struck", _control(_struck)),
+            Path("/sandbox/faults/strike", _control(_strike), methods=["POST"]),
             Path("/sandbox/interruptions", _control(_interruptions), methods=["GET", "POST", "DELETE"]),
             Path("/sandbox/quotas", _control(_quotas), methods=["GET", "POST"]),
             Path("/sandbox/reservations", _control(_reservations), methods=["POST"]),

@@ -55,6 +55,10 @@ HANDLER_MODULES = (
 )
 
 
+LONG = ("kill", "slow-operation")
+"""Kinds of faults that say how long an operation takes."""
+
+
 def routed(http_method: str, path: str) -> Route:
     """What a raw (still percent-encoded) URL path addresses. Raises 404 for what no API has."""
     route = find_route(http_method, path)
@@ -103,11 +107,13 @@ def _handled(call: Call, fault: Fault | None) -> Any:
             raise stale(str((call.body.get("policy") or call.body).get("etag", "")), "changed")
         result = handler(call)
         if not isinstance(result, Operation):
+            if fault and fault.kind in ("operation", "slow-operation"):
+                call.world.faults.take_back(fault)
             return result
         if fault and fault.kind == "operation":
             code, message = OPERATION_ERRORS[fault.code]
             result.error = {"code": code, "message": message, "reason": fault.code}
-        call.world.operations.register(result)
+        call.world.operations.register(result, fault.seconds if fault and fault.kind in LONG else None)
     call.world.operations.launch(result)
     return render(call.world.operations.get(result.name) or result)
 

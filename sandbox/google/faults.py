@@ -25,24 +25,46 @@ OPERATION_ERRORS = {
 }
 
 
+_AWAY = "The service is currently unavailable."
+REFUSALS = {
+    401: (
+        "UNAUTHENTICATED",
+        "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or other valid"
+        " authentication credential.",
+    ),
+    403: ("PERMISSION_DENIED", "Permission denied."),
+    429: ("RESOURCE_EXHAUSTED", _AWAY),
+    500: ("INTERNAL", _AWAY),
+    503: ("UNAVAILABLE", _AWAY),
+}
+"""Google's status word and message by HTTP status."""
+
+
 class Fault(BaseModel):
     """One fault; it strikes `times` matching requests and is then used up.
 
     kind: status (answer `status` without doing anything, with Retry-After), operation (the request is accepted, its
-    operation ends with the error `code`), slow (wait `seconds` first), cut (close the connection; `processed` says
-    whether the request takes effect before), etag (answer as if the policy or resource had changed meanwhile).
-    `path` and `body` are regular expressions searched in the request's path and in its JSON as it was sent: `"spot":
-    ?true` makes a fault strike only what asks for spot capacity.
+    operation ends with the error `code`), slow (wait `seconds` first), slow-operation (the operation takes `seconds`),
+    cut (close the connection; `processed` says whether the request takes effect before), etag (answer as if the policy
+    or resource had changed meanwhile), webhook (an API server's answer when an admission webhook fails), kill (the
+    request is processed, its operation takes `seconds`, and `victim` is killed when the answer is there; an API server
+    is killed before the request is sent, and starts again). `path` and `body` are regular expressions searched in the
+    request's path and in its JSON as it was sent: `"spot": ?true` makes a fault strike only what asks for spot
+    capacity. `step`: only requests of this step of an update (`sandbox.plugins.steps`), also those to API servers;
+    `skip`: not the first ones that match. A fault of an operation waits for a request that has one.
     """
 
     model_config = ConfigDict(extra="forbid")
 
-    kind: Literal["status", "operation", "slow", "cut", "etag"]
+    kind: Literal["status", "operation", "slow", "slow-operation", "cut", "etag", "webhook", "kill"]
     method: str = ".*"
     path: str = ".*"
     body: str = ""
     times: int = Field(1, ge=1)
-    status: Literal[403, 429, 500, 503] = 503
+    skip: int = Field(0, ge=0)
+    step: str = ""
+    victim: Literal["engine", "plugin", "program", "api-server"] = "engine"
+    status: Literal[401, 403, 429, 500, 503] = 503
     retry_after: int = Field(1, ge=0)
     code: Literal["ZONE_RESOURCE_POOL_EXHAUSTED", "QUOTA_EXCEEDED", "INTERNAL_ERROR"] = "INTERNAL_ERROR"
     seconds: float = Field(1.0, ge=0)
@@ -60,11 +82,12 @@ class Fault(BaseModel):
 
     def refusal(self) -> GoogleError:
         """What a fault of kind status answers."""
-        status = {403: "PERMISSION_DENIED", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE"}[self.status]
-        message = "Permission denied." if self.status == 403 else "The service is currently unavailable."
+        status, message = REFUSALS[self.status]
         return GoogleError(status, message, headers={"Retry-After": str(self.retry_after)})
 
-    def hits(self, method: str, path: str, body: str) -> bool:
+    def hits(self, method: str, path: str, body: str, step: str = "") -> bool:
+        if self.step and self.step != step:
+            return False
         sent = re.fullmatch(self.method, method) and re.search(self.path, path)
         return bool(sent and re.search(self.body, body))
 
@@ -75,6 +98,7 @@ class Faults:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pending: list[Fault] = []
+        self._struck: list[Fault] = []
         self._ids = itertools.count(1)
 
     def add(self, fault: Fault) -> Fault:
@@ -90,13 +114,34 @@ class Faults:
     def clear(self) -> None:
         with self._lock:
             self._pending.clear()
+            self._struck.clear()
 
-    def strike(self, method: str, path: str, body: str) -> Fault | None:
+    def struck(self) -> list[Fault]:
+        """Each blow that was dealt so far, oldest first."""
+        with self._lock:
+            return list(self._struck)
+
+    def strike(self, method: str, path: str, body: str, step: str = "") -> Fault | None:
         """The fault that hits this request, if any; counts it."""
         with self._lock:
             for i, fault in enumerate(self._pending):
-                if fault.hits(method, path, body):
-                    left = fault.model_copy(update={"times": fault.times - 1})
-                    self._pending[i : i + 1] = [left] if left.times else []
-                    return fault
+                if not fault.hits(method, path, body, step):
+                    continue
+                if fault.skip:
+                    self._pending[i] = fault.model_copy(update={"skip": fault.skip - 1})
+                    continue
+                left = fault.model_copy(update={"times": fault.times - 1})
+                self._pending[i : i + 1] = [left] if left.times else []
+                self._struck.append(fault)
+                return fault
         return None
+
+    def take_back(self, fault: Fault) -> None:
+        """A blow met a request on which it has no effect: the fault goes on waiting."""
+        with self._lock:
+            self._struck.remove(fault)
+            left = next((each for each in self._pending if each.id == fault.id), None)
+            if left is None:
+                self._pending.insert(0, fault)
+            else:
+                self._pending[self._pending.index(left)] = fault

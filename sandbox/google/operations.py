@@ -139,9 +139,7 @@ class Operations:
 
     def start_for(self, operation: Operation, seconds: float) -> None:
         """The same for an operation that takes this time, whatever the time scale."""
-        self._name(operation)
-        operation.seconds = seconds
-        self._save(operation)
+        self.register(operation, seconds)
         self._enqueue(operation)
 
     def note(self, operation: Operation) -> None:
@@ -150,10 +148,13 @@ class Operations:
         operation.ended = operation.started
         self._save(operation)
 
-    def register(self, operation: Operation) -> None:
+    def register(self, operation: Operation, seconds: float | None = None) -> None:
+        """Names and records an operation. `seconds`: how long it takes, if not what is realistic for it."""
         self._name(operation)
         realistic = SECONDS.get(operation.method, DEFAULT_SECONDS)
         operation.seconds = realistic / self.time_scale if self.time_scale else 0.0
+        if seconds is not None:
+            operation.seconds = seconds
         self._save(operation)
 
     def _name(self, operation: Operation) -> None:

@@ -42,7 +42,8 @@ class ApiClient:
     """Talks to one API server. Thread-safe. Kinds are looked up by discovery, again when a kind is unknown.
 
     `host` is "address:port", `ca_certificate` a path or the PEM text. `headers` are sent with every request. The
-    caller is known by `token`, or by `certificate` and its key, or, with an empty token, not at all.
+    caller is known by `token`, or by `certificate` and its key, or, with an empty token, not at all. `around` may put
+    something between the client and the network.
     Raises ApiError for refusals and httpx.HTTPError when the server cannot be reached.
     """
 
@@ -53,6 +54,7 @@ class ApiClient:
         ca_certificate: Path | str,
         headers: Sequence[tuple[str, str]] = (),
         certificate: tuple[Path, Path] | None = None,
+        around: Callable[[httpx.BaseTransport], httpx.BaseTransport] = lambda transport: transport,
     ) -> None:
         self._host, self._token, self._ca = host, token, ca_certificate
         context = (
@@ -66,7 +68,7 @@ class ApiClient:
         self._http = httpx.Client(
             base_url=f"https://{host}",
             headers=[*credential, *headers],
-            verify=context,
+            transport=around(httpx.HTTPTransport(verify=context, trust_env=False)),
             timeout=60,
             trust_env=False,
         )
@@ -101,6 +103,12 @@ class ApiClient:
             return answer
         message = answer.get("message") or answer.get("text") or response.reason_phrase
         raise ApiError(response.status_code, answer.get("reason", ""), message, answer)
+
+    def stream(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> contextlib.AbstractContextManager[httpx.Response]:
+        """A call of somebody else's, handed on as it is; `path` may have a query."""
+        return self._http.stream(method, path, content=body, headers=dict(headers))
 
     def path(self, api_version: str, kind: str, name: str = "", namespace: str = "") -> str:
         """The URL path of an object, or of the collection when `name` is empty. Raises UnknownKindError."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import secrets
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ from sandbox.kubernetes.supervisor import Process, Supervisor, free_ports, http_
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 PKI = "pki"  # folder below a control plane's run_dir
 START_SECONDS = 90.0
+KEEP_SECONDS = 0.2  # how soon an API server that has ended is noticed
 SERVICE_RANGE = "10.96.0.0/20"
 KUBELET_CLIENT = "kube-apiserver-kubelet-client"  # the API server, as kubelets know it
 FAKE_NODE = {"kwok.x-k8s.io/node": "fake"}
@@ -97,6 +99,8 @@ class ControlPlane:
         self._settings = self._kept_settings(admin_token)
         self.supervisor = Supervisor(self.run_dir)
         self.egress = EgressProxy(self.run_dir)
+        self._stopping = threading.Event()
+        self._keeper: threading.Thread | None = None
         self.client = self.client_of("admin")
 
     @property
@@ -148,6 +152,9 @@ class ControlPlane:
 
     def stop(self) -> None:
         """Stops everything in reverse order; the data stays in `run_dir`."""
+        self._stopping.set()
+        if self._keeper:
+            self._keeper.join()
         self.supervisor.stop_all()
         self.egress.stop()
         self.client.close()
@@ -170,6 +177,15 @@ class ControlPlane:
         for process, url in started:
             process.wait_ready(http_ok(url), START_SECONDS)
         self._wait_for_default_namespace()
+        self._keeper = threading.Thread(target=self._keep_api_server, args=(api,), name="api-server", daemon=True)
+        self._keeper.start()
+
+    def _keep_api_server(self, process: Process) -> None:
+        """Starts the API server again when it has ended, as GKE does, and as the kubelet does with a static pod."""
+        arguments = self._api_arguments()
+        while not self._stopping.wait(KEEP_SECONDS):
+            if not process.running:
+                process = self.supervisor.start("kube-apiserver", assets.program("kube-apiserver"), arguments)
 
     def _kept_settings(self, admin_token: str) -> dict[str, Any]:
         path = self.run_dir / "settings.json"

@@ -14,7 +14,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -23,6 +23,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.empty_pb2 import Empty
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
+from sandbox.plugins.steps import step
 from sandbox.plugins.values import mark_secrets, marshal, plain, unmarshal
 
 # The engine runs up to 16 steps per CPU at once and each may wait for an operation; idle threads cost nothing.
@@ -173,6 +174,11 @@ def _secrets_kept(inputs: Mapping[str, Any]) -> Iterator[None]:
         raise
 
 
+def _named(phase: str, subject: Subject, preview: bool = False) -> AbstractContextManager[None]:
+    """The step that a call is; a preview is none."""
+    return nullcontext() if preview else step(f"{phase} {subject.type}::{subject.name}")
+
+
 Handler = Callable[["Service", Any, grpc.ServicerContext], Any]
 
 
@@ -277,8 +283,9 @@ class Service(provider_pb2_grpc.ResourceProviderServicer):
     @_answer
     def Create(self, request: Any, context: grpc.ServicerContext) -> Any:
         news = unmarshal(request.properties)
-        with _secrets_kept(news):
-            state = self.provider.create(Subject.of(request.urn), plain(news), request.timeout, request.preview)
+        subject = Subject.of(request.urn)
+        with _secrets_kept(news), _named("create", subject, request.preview):
+            state = self.provider.create(subject, plain(news), request.timeout, request.preview)
         return provider_pb2.CreateResponse(id=state.id, properties=marshal(mark_secrets(state.outputs, news)))
 
     @_answer
@@ -294,9 +301,10 @@ class Service(provider_pb2_grpc.ResourceProviderServicer):
     @_answer
     def Update(self, request: Any, context: grpc.ServicerContext) -> Any:
         news = unmarshal(request.news)
-        with _secrets_kept(news):
+        subject = Subject.of(request.urn)
+        with _secrets_kept(news), _named("update", subject, request.preview):
             outputs = self.provider.update(
-                Subject.of(request.urn),
+                subject,
                 request.id,
                 _plain(request.olds),
                 plain(news),
@@ -308,7 +316,9 @@ class Service(provider_pb2_grpc.ResourceProviderServicer):
 
     @_answer
     def Delete(self, request: Any, context: grpc.ServicerContext) -> Any:
-        self.provider.delete(Subject.of(request.urn), request.id, _plain(request.properties), request.timeout)
+        subject = Subject.of(request.urn)
+        with _named("delete", subject):
+            self.provider.delete(subject, request.id, _plain(request.properties), request.timeout)
         return Empty()
 
     @_answer

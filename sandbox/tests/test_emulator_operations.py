@@ -19,6 +19,7 @@ from sandbox.google import ClusterEndpoint, ClusterRef
 from sandbox.google.discovery import MOUNTS, document
 from sandbox.google.permissions import needed, permission_for
 from sandbox.google.service import HANDLERS
+from sandbox.plugins.steps import KILL_HEADER, STEP_HEADER
 from sandbox.tests.emulated_google import (
     CLUSTERS,
     COMPUTE,
@@ -226,6 +227,56 @@ def test_slow_answers_and_changed_etags(cloud: Cloud) -> None:
     cloud.control("faults", {"kind": "etag", "path": ":setIamPolicy"})
     error = cloud.refused(409, "POST", f"/crm/v1/projects/{PROJECT}:setIamPolicy", {"policy": {}})
     assert "concurrent policy changes" in error["message"]
+
+
+STEP = "create gcp:compute/network:Network::net"
+
+
+def test_a_fault_may_strike_one_step_only_and_not_its_first_requests(cloud: Cloud) -> None:
+    cloud.control("faults", {"kind": "status", "step": STEP, "skip": 1, "status": 401})
+    cloud.ok("GET", NETWORKS)
+    named = {STEP_HEADER: STEP}
+    assert cloud.http.get(NETWORKS, headers={STEP_HEADER: "create gcp:compute/network:Network::other"}).is_success
+    assert cloud.http.get(NETWORKS, headers=named).is_success
+    assert cloud.ok("GET", "/sandbox/faults/struck") == []
+    answer = cloud.http.get(NETWORKS, headers=named)
+    assert (answer.status_code, answer.json()["error"]["status"]) == (401, "UNAUTHENTICATED")
+    [struck] = cloud.ok("GET", "/sandbox/faults/struck")
+    assert (struck["step"], cloud.ok("GET", "/sandbox/faults")) == (STEP, [])
+
+
+def test_a_fault_of_an_operation_waits_for_a_request_that_has_one(cloud: Cloud) -> None:
+    cloud.control("faults", {"kind": "operation", "times": 2})
+    for _ in range(3):
+        cloud.ok("GET", NETWORKS)
+    [waiting] = cloud.ok("GET", "/sandbox/faults")
+    assert (waiting["times"], cloud.ok("GET", "/sandbox/faults/struck")) == (2, [])
+    assert "error" in cloud.ok("POST", NETWORKS, {"name": "net"})
+    [waiting] = cloud.ok("GET", "/sandbox/faults")
+    assert (waiting["times"], len(cloud.ok("GET", "/sandbox/faults/struck"))) == (1, 1)
+
+
+def test_an_operation_takes_as_long_as_a_fault_says(cloud: Cloud) -> None:
+    cloud.control("faults", {"kind": "slow-operation", "method": "POST", "seconds": 0.5})
+    operation = cloud.ok("POST", NETWORKS, {"name": "net"})
+    assert operation["status"] != "DONE"
+    eventually(lambda: cloud.inventory() == {"compute.networks": ["net"]})
+
+
+def test_who_is_killed_is_told_with_the_answer_while_the_operation_goes_on(cloud: Cloud) -> None:
+    cloud.control("faults", {"kind": "kill", "victim": "program", "method": "POST", "seconds": 0.5})
+    answer = cloud.http.post(NETWORKS, json={"name": "net"})
+    assert (answer.status_code, answer.headers[KILL_HEADER]) == (200, "program")
+    assert answer.json()["status"] != "DONE"
+    eventually(lambda: cloud.inventory() == {"compute.networks": ["net"]})
+
+
+def test_a_plugin_asks_what_strikes_its_request_to_an_api_server(cloud: Cloud) -> None:
+    asked = {"step": "delete kubernetes:core/v1:Namespace::a", "method": "DELETE", "path": "/api/v1/namespaces/a"}
+    cloud.control("faults", {"kind": "webhook", "step": asked["step"]})
+    assert cloud.control("faults/strike", {**asked, "step": "create kubernetes:core/v1:Namespace::a"}) == {}
+    assert cloud.control("faults/strike", asked)["kind"] == "webhook"
+    assert cloud.control("faults/strike", asked) == {}
 
 
 def test_faults_are_listed_removed_and_checked(cloud: Cloud) -> None:

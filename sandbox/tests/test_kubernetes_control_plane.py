@@ -19,7 +19,7 @@ from sandbox.kubernetes.api import ApiClient, ApiError, UnknownKindError, condit
 from sandbox.kubernetes.backend import AUTHORITY, KubernetesBackend
 from sandbox.kubernetes.control_plane import FAKE_NODE, PROGRAMS, ControlPlane, Setup
 from sandbox.kubernetes.pki import CertificateAuthority
-from sandbox.kubernetes.supervisor import GIVEN_PORTS, ProcessError, Supervisor, free_ports, port_is_free
+from sandbox.kubernetes.supervisor import GIVEN_PORTS, ProcessError, Supervisor, free_ports, http_ok, port_is_free
 
 pytestmark = pytest.mark.sandbox
 
@@ -54,7 +54,7 @@ def within(seconds: float, probe: Callable[[], bool]) -> bool:
     return True
 
 
-def test_a_node_writes_an_unchanged_status_as_often_as_it_is_told(run_dir: Path) -> None:
+def test_a_node_writes_an_unchanged_status_and_an_api_server_that_ends_starts_again(run_dir: Path) -> None:
     plane = ControlPlane(run_dir, setup=Setup(status_seconds=1))
     plane.start()
     try:
@@ -68,6 +68,13 @@ def test_a_node_writes_an_unchanged_status_as_often_as_it_is_told(run_dir: Path)
             return len(seen - {""}) > 3
 
         assert within(20, several), f"written at {seen}"
+
+        [api] = [each for each in programs_in(run_dir) if each.name() == "kube-apiserver"]
+        api.kill()
+        api.wait(10)
+        assert within(60, http_ok(f"https://{plane.endpoint}/readyz", {"Authorization": f"Bearer {plane.admin_token}"}))
+        seen.clear()
+        assert within(60, several), "who wrote it has found the new one"
     finally:
         plane.stop()
 

@@ -14,6 +14,7 @@ import tenacity
 
 from sandbox.plugins.gcp.settings import ENDPOINTS, Settings
 from sandbox.plugins.provider import ProviderError
+from sandbox.plugins.steps import KILL_HEADER, STEP_HEADER, current, is_change, kill
 
 Json = dict[str, Any]
 RETRIED_STATUSES = frozenset({429, 500, 502, 503})
@@ -158,7 +159,10 @@ class Client:
     def _once(self, method: str, url: str, body: Json | None, query: Mapping[str, str] | None) -> Json:
         if self._stopped.is_set():
             raise Cancelled
-        response = self._http.request(method, url, json=body, params=query)
+        headers = {STEP_HEADER: step} if (step := current()) and is_change(method, url) else {}
+        response = self._http.request(method, url, json=body, params=query, headers=headers)
+        if victim := response.headers.get(KILL_HEADER):
+            kill(victim)
         if response.is_success:
             return response.json() if response.content else {}
         raise _google_error(response)

@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 
 from sandbox.kubernetes.api import ApiClient, ApiError
+from sandbox.plugins.kubernetes import requests
 from sandbox.plugins.kubernetes.kubeconfig import Credentials, KubeconfigError, Target, parse
 from sandbox.plugins.kubernetes.settings import DELETE_UNREACHABLE_VARIABLE, forgets_unreachable
 from sandbox.plugins.provider import ProviderError
@@ -86,7 +87,13 @@ class Cluster:
     @contextmanager
     def kubeconfig_file(self) -> Iterator[Path]:
         """A kubeconfig for programs that get nothing of this process' environment: token and CA are in it."""
-        cluster = {"server": self._target.cluster["server"], **self._authority()}
+        with requests.front(self._connected()) as front:
+            cluster = {"server": front} if front else {"server": self._target.cluster["server"], **self._authority()}
+            with self._kubeconfig(cluster) as path:
+                yield path
+
+    @contextmanager
+    def _kubeconfig(self, cluster: Mapping[str, str]) -> Iterator[Path]:
         content = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -112,6 +119,8 @@ class Cluster:
             token = self._credentials.token()
             if not self._client or token != self._client_token:
                 # No CA means the system's roots, or those of SSL_CERT_FILE, as for every TLS client.
-                self._client = ApiClient(self._target.server.netloc, token, self._target.authority)
+                self._client = ApiClient(
+                    self._target.server.netloc, token, self._target.authority, around=requests.sent
+                )
                 self._client_token = token
             return self._client

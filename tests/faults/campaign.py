@@ -1,0 +1,121 @@
+"""The campaign: stack after stack, created, updated and destroyed with faults, until the time is over."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from sandbox.run_directory import RunDirectory
+from sandbox.session import Plan, running
+from tests.faults.edit import edited_property
+from tests.faults.engine import Engine
+from tests.faults.kinds import CLUSTER, CREATE, DELETE, UPDATE
+from tests.faults.points import Point, points, resources, sample
+from tests.faults.results import FILE, LOST, SETTLED, Result, add, latest, read
+from tests.faults.trial import Pass
+from tests.sandbox.conftest import ROOT, Project, link_checkout
+
+Say = Callable[[str], None]
+
+
+@contextmanager
+def project() -> Iterator[Project]:
+    """A sandbox, and a project in it whose program can be edited."""
+    with (
+        tempfile.TemporaryDirectory(prefix="tpu-") as scratch,
+        running(RunDirectory(Path(scratch) / "run"), Plan(), ROOT) as session,
+    ):
+        folder = link_checkout(Path(scratch) / "project")
+        make_editable(folder)
+        yield Project(replace(session, program_dir=folder))
+
+
+def make_editable(folder: Path) -> None:
+    """Put the campaign's program before that of a linked checkout."""
+    main = folder / "__main__.py"
+    main.rename(folder / "platform_main.py")
+    main.write_text((Path(__file__).parent / "program.py").read_text())
+    types = {
+        name.partition("::")[0] for path in ROOT.glob("Pulumi.*.yaml") for name in resources(path.name.split(".")[1])
+    }
+    properties = {type_: name for type_ in sorted(types) if (name := edited_property(type_))}
+    (folder / "edit.json").write_text(json.dumps(properties))
+
+
+def commit() -> str:
+    """Of the checkout, with a mark where something is not committed."""
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip()
+
+
+def life(found: Project, stack: str, free: Sequence[Point], seed: int, deadly: int, say: Say) -> Iterator[list[Result]]:
+    """Creation, update and deletion of a stack, each with faults at points that are `free`; the results of each.
+
+    What is in the cluster is deleted and created again before the stack is destroyed: it would end with the cluster,
+    and no provider be asked to delete it.
+    """
+    chance, order = random.Random(f"{seed} {stack}"), resources(stack)
+    found.start_over()
+    found.copy_stack(stack)
+    tried = Counter((point.phase, point.fault) for point in points(stack, order)) - Counter(
+        (point.phase, point.fault) for point in free
+    )
+    in_cluster = [point for point in free if point.type.startswith(CLUSTER)]
+    outside = [point for point in free if not point.type.startswith(CLUSTER)]
+    passes = (
+        (CREATE, free, False),
+        (UPDATE, free, False),
+        (DELETE, in_cluster, True),
+        (CREATE, in_cluster, False),
+        (DELETE, outside, False),
+    )
+    gone: set[Point] = set()
+    edit = ""
+    for phase, choice, inside in passes:
+        chosen = sample([each for each in choice if each not in gone], phase, tried, chance, deadly)
+        gone.update(chosen)
+        say(f"{stack} {phase}: {len(chosen)} faults")
+        edit = edit or (str(seed) if phase == UPDATE else "")
+        results = Pass(Engine(found, stack, edit), phase, order, say, commit(), inside).run(chosen)
+        yield results
+        if any(each.outcome == LOST for each in results):
+            say(f"{stack}: given up after {phase}")
+            return
+
+
+def untried(stack: str, results: Collection[Result]) -> list[Point]:
+    """The points of a stack at which no fault has struck yet, or where the last one was lost."""
+    done = {point for point, each in latest(results).items() if each.outcome in SETTLED}
+    return [point for point in points(stack, resources(stack)) if point not in done]
+
+
+def campaign(stacks: Sequence[str], minutes: float, seed: int, deadly: int, say: Say, file: Path = FILE) -> bool:
+    """Runs lives of the stacks in turn until the time is over; whether nothing was lost."""
+    end, sound = time.monotonic() + 60 * minutes, True
+    while time.monotonic() < end:
+        for stack in stacks:
+            free = untried(stack, read(file))
+            if not free or time.monotonic() > end:
+                continue
+            start = time.monotonic()
+            with project() as found:
+                for results in life(found, stack, free, seed, deadly, say):
+                    add(results, file)
+                    counts = Counter(each.outcome for each in results)
+                    say(f"{stack} {results[0].phase if results else ''}: {dict(counts)}")
+                    sound = sound and LOST not in counts
+            say(f"{stack}: {time.monotonic() - start:.0f} s")
+        seed += 1
+        if not any(untried(stack, read(file)) for stack in stacks):
+            break
+    return sound
