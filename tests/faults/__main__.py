@@ -17,10 +17,10 @@ def main(
     stacks: Annotated[list[str] | None, typer.Argument(help="Stack files of the checkout; all four if unset.")] = None,
     minutes: Annotated[float, typer.Option(help="Begin no stack after so many minutes.")] = 30,
     seed: Annotated[int, typer.Option(help="Of the choice among points that were not tried.")] = 1,
-    deadly: Annotated[int, typer.Option(help="Faults that end a process, in each phase of a stack's life.")] = 6,
+    costly: Annotated[int, typer.Option(help="Faults that take minutes to come back from, in each phase.")] = 6,
 ) -> None:
     """Try faults that were not tried yet, evenly over phases and kinds. Exit code 1: something was lost."""
-    sound = campaign(stacks or STACKS, minutes, seed, deadly, lambda line: print(line, flush=True))
+    sound = campaign(stacks or STACKS, minutes, seed, costly, lambda line: print(line, flush=True))
     PAGE.write_text(page(read(), {stack: resources(stack) for stack in STACKS}))
     sys.exit(not sound)
 

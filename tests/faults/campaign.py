@@ -58,11 +58,11 @@ def commit() -> str:
     return done.stdout.strip()
 
 
-def life(found: Project, stack: str, free: Sequence[Point], seed: int, deadly: int, say: Say) -> Iterator[list[Result]]:
+def life(found: Project, stack: str, free: Sequence[Point], seed: int, costly: int, say: Say) -> Iterator[list[Result]]:
     """Creation, update and deletion of a stack, each with faults at points that are `free`; the results of each.
 
-    What is in the cluster is deleted and created again before the stack is destroyed: it would end with the cluster,
-    and no provider be asked to delete it.
+    What is in the cluster is deleted first, and created again without faults: with the whole stack it would end with
+    the cluster, and no provider be asked to delete it.
     """
     chance, order = random.Random(f"{seed} {stack}"), resources(stack)
     found.start_over()
@@ -72,21 +72,19 @@ def life(found: Project, stack: str, free: Sequence[Point], seed: int, deadly: i
     )
     in_cluster = [point for point in free if point.type.startswith(CLUSTER)]
     outside = [point for point in free if not point.type.startswith(CLUSTER)]
-    passes = (
-        (CREATE, free, False),
-        (UPDATE, free, False),
-        (DELETE, in_cluster, True),
-        (CREATE, in_cluster, False),
-        (DELETE, outside, False),
-    )
-    gone: set[Point] = set()
+    passes = ((CREATE, free, False), (UPDATE, free, False), (DELETE, in_cluster, True), (DELETE, outside, False))
     edit = ""
     for phase, choice, inside in passes:
-        chosen = sample([each for each in choice if each not in gone], phase, tried, chance, deadly)
-        gone.update(chosen)
-        say(f"{stack} {phase}: {len(chosen)} faults")
+        chosen = sample(choice, phase, tried, chance, costly)
+        say(f"{stack} {phase}: {len(chosen)} faults{' in the cluster' if inside else ''}")
         edit = edit or (str(seed) if phase == UPDATE else "")
-        results = Pass(Engine(found, stack, edit), phase, order, say, commit(), inside).run(chosen)
+        engine = Engine(found, stack, edit)
+        results = Pass(engine, phase, order, say, commit(), inside).run(chosen)
+        if inside:
+            back = Pass(engine, CREATE, order, say)
+            back.run([])
+            if back.unproved:
+                results = [replace(each, outcome=LOST, said=back.unproved) for each in results]
         yield results
         if any(each.outcome == LOST for each in results):
             say(f"{stack}: given up after {phase}")
@@ -99,7 +97,7 @@ def untried(stack: str, results: Collection[Result]) -> list[Point]:
     return [point for point in points(stack, resources(stack)) if point not in done]
 
 
-def campaign(stacks: Sequence[str], minutes: float, seed: int, deadly: int, say: Say, file: Path = FILE) -> bool:
+def campaign(stacks: Sequence[str], minutes: float, seed: int, costly: int, say: Say, file: Path = FILE) -> bool:
     """Runs lives of the stacks in turn until the time is over; whether nothing was lost."""
     end, sound = time.monotonic() + 60 * minutes, True
     while time.monotonic() < end:
@@ -109,7 +107,7 @@ def campaign(stacks: Sequence[str], minutes: float, seed: int, deadly: int, say:
                 continue
             start = time.monotonic()
             with project() as found:
-                for results in life(found, stack, free, seed, deadly, say):
+                for results in life(found, stack, free, seed, costly, say):
                     add(results, file)
                     counts = Counter(each.outcome for each in results)
                     say(f"{stack} {results[0].phase if results else ''}: {dict(counts)}")

@@ -15,10 +15,13 @@ MACHINES = (
 )
 """Types whose creation needs machines."""
 NOTHING = "nothing: the command gets over it"
-AGAIN = "`pulumi up` (or `destroy`) again"
-RECOVER = "`python -m tools recover`, then `pulumi up` (or `destroy`) again"
-REPLACE = "`pulumi up --replace URN`: Google keeps what failed, and never repairs it"
+AGAIN = "the same command again"
+RECOVER = "`python -m tools recover -s STACK`, then the same command again"
+ADOPT = "the same command again; if it says `already exists`: `python -m tools recover -s STACK --lost-state` before it"
+REPLACE = "`pulumi up --replace URN`: GKE keeps a pool or cluster that failed, and never repairs it"
+FAILED = "the same command again; for a cluster or pool `pulumi up --replace URN`, since GKE keeps it in ERROR"
 RELEASE = "kubernetes:helm.sh/v3:Release"
+CUT_AFTER = "cut after"
 OPERATION_SECONDS = 3.0
 """How long what was asked for takes where a process is killed meanwhile: Google is still at it."""
 
@@ -51,11 +54,11 @@ KINDS = (
     Kind("503, three times", {"kind": "status", "status": 503, "times": 3}, NOTHING, (GOOGLE,)),
     Kind("503", {"kind": "status", "status": 503}, AGAIN, (CLUSTER,)),
     Kind("cut before", {"kind": "cut"}, AGAIN),
-    Kind("cut after", {"kind": "cut", "processed": True}, RECOVER),
+    Kind(CUT_AFTER, {"kind": "cut", "processed": True}, ADOPT),
     Kind("expired token", {"kind": "status", "status": 401}, AGAIN),
-    Kind("operation error", {"kind": "operation", "code": "INTERNAL_ERROR"}, AGAIN, (GOOGLE,)),
+    Kind("operation error", {"kind": "operation", "code": "INTERNAL_ERROR"}, FAILED, (GOOGLE,)),
     Kind("stockout", {"kind": "operation", "code": "ZONE_RESOURCE_POOL_EXHAUSTED"}, REPLACE, MACHINES, (CREATE,)),
-    Kind("slow operation", {"kind": "slow-operation", "seconds": 10}, NOTHING, (GOOGLE,)),
+    Kind("slow operation", {"kind": "slow-operation", "seconds": 5}, NOTHING, (GOOGLE,)),
     Kind("webhook 500", {"kind": "webhook"}, AGAIN, (CLUSTER,)),
     Kind("API server restart", {"kind": "kill", "victim": "api-server"}, AGAIN, (CLUSTER,), deadly=True),
 )

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from tests.faults.kinds import KINDS, PHASES
 from tests.faults.points import STACKS, Point, points
-from tests.faults.results import LOST, NO_OPERATION, NOT_FIRED, STRUCK, Result, latest
+from tests.faults.results import LOST, NO_REQUEST, NOT_FIRED, STRUCK, Result, latest
 from tests.graph.recording import ROOT
 
 PAGE = ROOT / "docs" / "reliability.md"
@@ -44,9 +44,10 @@ repeated as the table above says until one succeeds. What proves a trial:
 
 If that does not hold, all faults of the pass count as lost. Where a process is killed, Google is still at the operation
 for three seconds, and all that the killed engine has started ends with it, as when a machine is lost. An update changes
-one input of each resource (a text, a label, an annotation). Resources that cannot change in place have no such point.
-Nor have resources at which Google answers without an operation, for faults of operations. What was tried is kept in
-`~/.cache/tpu-platform/faults/results.jsonl`; without that file the campaign begins anew.
+one input of each resource (a text, a label, an annotation). Resources that cannot change in place have no such point,
+and steps without a request that a fault could strike are none (an API stays on when its resource is deleted; many of
+Google's answers are no operation). What was tried is kept in `~/.cache/tpu-platform/faults/results.jsonl`; without that
+file the campaign begins anew.
 """
 
 
@@ -67,7 +68,7 @@ def page(results: Collection[Result], resources: Mapping[str, Collection[str]]) 
 def _summary(known: Mapping[Point, Result], every: Collection[Point]) -> Iterator[str]:
     counts = Counter(each.outcome for each in known.values())
     struck = sum(counts[each] for each in STRUCK)
-    there = len(every) - counts[NO_OPERATION]
+    there = len(every) - counts[NO_REQUEST]
     if not struck:
         yield f"Nothing was tried yet of {there} points (a point: stack, phase, resource, fault)."
         return
@@ -88,7 +89,7 @@ def _table(known: Mapping[Point, Result], every: Collection[Point]) -> Iterator[
         for kind in KINDS:
             for phase in PHASES:
                 row = (stack, kind.name, phase)
-                there = places[row] - counts[*row, NO_OPERATION]
+                there = places[row] - counts[*row, NO_REQUEST]
                 if there:
                     ends = [counts[*row, each] for each in STRUCK]
                     yield f"| {' | '.join(row)} | {there} | {sum(ends)} | {' | '.join(map(str, ends))} |"

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.faults.edit import edited_property
-from tests.faults.kinds import BY_NAME, CLUSTER, GOOGLE, KINDS, PHASES, UPDATE, Kind
+from tests.faults.kinds import BY_NAME, CLUSTER, CREATE, CUT_AFTER, GOOGLE, KINDS, PHASES, UPDATE, Kind
 from tests.graph.recording import ROOT, record_stack
 
 STACKS = ("dev", "blueprint", "gce", "team")
@@ -26,6 +26,11 @@ class Point:
     @property
     def type(self) -> str:
         return self.resource.partition("::")[0]
+
+    @property
+    def is_costly(self) -> bool:
+        """Whether it takes minutes to come back: a process ends, or something exists that the state does not know."""
+        return self.kind.deadly or (self.fault == CUT_AFTER and self.phase == CREATE)
 
     @property
     def kind(self) -> Kind:
@@ -51,10 +56,10 @@ def points(stack: str, found: Collection[str]) -> Iterator[Point]:
 
 
 def sample(
-    free: Sequence[Point], phase: str, tried: Mapping[tuple[str, str], int], chance: random.Random, deadly: int
+    free: Sequence[Point], phase: str, tried: Mapping[tuple[str, str], int], chance: random.Random, costly: int
 ) -> list[Point]:
     """At most one point of a phase for each resource, those first whose kind was tried least in that phase; no more
-    than `deadly` of those that end a process. `tried`: how often, by phase and kind."""
+    than `costly` of the costly ones. `tried`: how often, by phase and kind."""
     left: dict[str, list[Point]] = {}
     for point in free:
         if point.phase == phase:
@@ -63,11 +68,11 @@ def sample(
     order = sorted(left)
     chance.shuffle(order)
     for resource in order:
-        choice = [each for each in left[resource] if deadly or not each.kind.deadly]
+        choice = [each for each in left[resource] if costly or not each.is_costly]
         chance.shuffle(choice)
         if choice:
-            point = min(choice, key=lambda each: (counted[phase, each.fault], not each.kind.deadly))
+            point = min(choice, key=lambda each: (counted[phase, each.fault], not each.is_costly))
             counted[phase, point.fault] += 1
-            deadly -= point.kind.deadly
+            costly -= point.is_costly
             chosen.append(point)
     return chosen

@@ -10,19 +10,20 @@ from pathlib import Path
 from sandbox.toolchain import cache_dir
 from tests.faults.points import Point
 
-ITSELF, AGAIN, RECOVER, REPLACE, LOST, NOT_FIRED, NO_OPERATION = OUTCOMES = (
+ITSELF, AGAIN, RECOVER, REPLACE, LOST, NOT_FIRED, NO_REQUEST = OUTCOMES = (
     "by itself",
     "next command",
     "recover",
     "up --replace",
     "lost",
     "not fired",
-    "no operation",
+    "no such request",
 )
-"""How a trial ended. `no operation`: a fault of an operation where Google answers without one, so there is no such
-point; `not fired`: the fault did not strike, which says nothing."""
+"""How a trial ended. `no such request`: the step was made without a request that the fault could strike (an API stays
+on when its resource is deleted; many answers are no operation), so there is no such point; `not fired`: the step
+was not made by a provider, which says nothing."""
 STRUCK = (ITSELF, AGAIN, RECOVER, REPLACE, LOST)
-SETTLED = (ITSELF, AGAIN, RECOVER, REPLACE, NO_OPERATION)
+SETTLED = (ITSELF, AGAIN, RECOVER, REPLACE, NO_REQUEST)
 """What need not be tried again."""
 FILE = cache_dir() / "faults" / "results.jsonl"
 

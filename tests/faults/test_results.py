@@ -6,7 +6,7 @@ from tests.faults.campaign import untried
 from tests.faults.kinds import CREATE, DELETE, UPDATE
 from tests.faults.page import PAGE, page
 from tests.faults.points import STACKS, points, resources
-from tests.faults.results import ITSELF, LOST, NO_OPERATION, NOT_FIRED, RECOVER, Result, add, latest, read
+from tests.faults.results import ITSELF, LOST, NO_REQUEST, NOT_FIRED, RECOVER, Result, add, latest, read
 
 NAMES = {stack: resources(stack) for stack in STACKS}
 NETWORK = next(each for each in NAMES["dev"] if each.startswith("gcp:compute/network:Network::"))
@@ -34,7 +34,7 @@ def test_a_point_is_tried_once_its_fault_has_struck() -> None:
     every = set(points("dev", NAMES["dev"]))
     assert set(untried("dev", [])) == every
     assert set(untried("dev", [result(NOT_FIRED)])) == every
-    for outcome in (ITSELF, RECOVER, NO_OPERATION):
+    for outcome in (ITSELF, RECOVER, NO_REQUEST):
         assert set(untried("dev", [result(outcome)])) == every - {result("").point}
     assert set(untried("dev", [result(LOST)])) == every, "what was lost is tried again"
 
@@ -45,7 +45,7 @@ def test_the_page_counts_what_struck_and_nothing_else() -> None:
         result(ITSELF, fault="slow operation"),
         result(RECOVER, day="2026-11-25"),
         result(NOT_FIRED, DELETE),
-        result(NO_OPERATION, DELETE, "operation error"),
+        result(NO_REQUEST, DELETE, "operation error"),
         Result("dev", CREATE, "gcp:compute/network:Network::gone", "cut after", LOST, "2026-11-24"),
     ]
     text = page(tried, NAMES)

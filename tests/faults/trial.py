@@ -19,13 +19,14 @@ import httpx
 from tests.faults.engine import Engine, Run, resource_of
 from tests.faults.kinds import CLUSTER, DELETE
 from tests.faults.points import Point
-from tests.faults.results import AGAIN, ITSELF, LOST, NO_OPERATION, NOT_FIRED, RECOVER, REPLACE, Result
+from tests.faults.results import AGAIN, ITSELF, LOST, NO_REQUEST, NOT_FIRED, RECOVER, REPLACE, Result
 
 COMMANDS = 60
 """After so many a pass is given up."""
 READY_SECONDS = 90
 FLAGS = ("--yes", "--skip-preview", "--continue-on-error")
-FOR_RECOVER = ("currently locked", "already exists", "cannot re-use a name")
+EXISTING = ("already exists", "cannot re-use a name")
+FOR_RECOVER = ("currently locked", *EXISTING)
 """Words for which docs/sandbox.md sends a person to `recover`."""
 BROKEN = ("gcp:container/cluster:Cluster", "gcp:container/nodePool:NodePool")
 """Types that Google keeps in ERROR when their creation failed."""
@@ -159,7 +160,7 @@ class Pass:
         if run.killed or self.engine.pending() or self.failed_twice or any(each in said for each in FOR_RECOVER):
             open_ = {each.point.resource for each in self.struck.values() if each.open}
             self._worse(RECOVER, open_)
-            self._recover()
+            self._recover(*(("--lost-state",) if any(each in said for each in EXISTING) else ()))
         return ()
 
     def _worse(self, outcome: str, names: set[str]) -> None:
@@ -167,9 +168,9 @@ class Pass:
             if each.open and each.point.resource in names:
                 each.outcome = outcome
 
-    def _recover(self) -> None:
-        report = self.engine.recover()
-        if any("--lost-state" in each["do"] for each in report["left"]):
+    def _recover(self, *flags: str) -> None:
+        report = self.engine.recover(*flags)
+        if not flags and any("--lost-state" in each["do"] for each in report["left"]):
             report = self.engine.recover("--lost-state")
         steps = [each["step"] for each in report.get("done", ())]
         self.say(f"    recover: {'; '.join(steps) or 'nothing done'}")
@@ -234,6 +235,5 @@ class Pass:
             yield Result(point.stack, point.phase, point.resource, point.fault, outcome, day, self.commit, said[:1200])
 
     def _missed(self, point: Point) -> str:
-        """Why a fault did not strike: the step was made without it, so Google answered without an operation."""
-        waits = point.kind.fault["kind"] in ("operation", "slow-operation")
-        return NO_OPERATION if waits and point.resource in self.finished else NOT_FIRED
+        """Why a fault did not strike: the step was made without a request for it, or it was not made."""
+        return NO_REQUEST if point.resource in self.finished else NOT_FIRED

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import signal
 from collections.abc import Callable
 
+from tests.faults.engine import Engine
+from tests.faults.kinds import DELETE
+from tests.faults.points import points, sample
+from tests.faults.results import AGAIN, ITSELF, RECOVER
+from tests.faults.trial import Pass
 from tests.sandbox.conftest import SLIM, Project
 from tests.sandbox.recovery import UP, actions, during, end, recover, row
 from tests.sandbox.workloads import has_release
@@ -35,6 +41,18 @@ def test_passing_trouble_is_got_over_and_a_stockout_is_mended_by_the_next_update
     [broken] = [each["urn"] for each in project.state("trouble")["resources"] if each.get("initErrors")]
     project.up("trouble", "--replace", broken)
     project.assert_clean("trouble")
+    lose_nothing_while_it_is_destroyed(project, "trouble")
+
+
+def lose_nothing_while_it_is_destroyed(project: Project, stack: str) -> None:
+    """A sample of the fault campaign (`make faults`), at what is always asked to be deleted."""
+    engine = Engine(project, stack)
+    names = sorted(each for each in engine.resources() if each.startswith(("gcp:compute/", "gcp:container/")))
+    every = [point for point in points(stack, names) if point.fault != "slow operation"]
+    chosen = sample(every, DELETE, {}, random.Random(1), costly=1)
+    results = Pass(engine, DELETE, names, print).run(chosen)
+    assert {each.outcome for each in results} <= {ITSELF, AGAIN, RECOVER}, results
+    assert len(results) == len(names) > 5
 
 
 def during_helm(project: Project) -> Callable[[], bool]:
