@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
-from tests.faults.kinds import KINDS, PHASES
+from tests.faults.kinds import KINDS
 from tests.faults.points import STACKS, Point, points
 from tests.faults.results import LOST, NO_REQUEST, NOT_FIRED, STRUCK, Result, latest
 from tests.graph.recording import ROOT
@@ -80,16 +80,19 @@ def _summary(known: Mapping[Point, Result], every: Collection[Point]) -> Iterato
 
 
 def _table(known: Mapping[Point, Result], every: Collection[Point]) -> Iterator[str]:
+    """A row for each fault and phase: how many points of each stack were struck, of how many, and how all of them
+    ended."""
     titles = [TITLES.get(each, each) for each in STRUCK]
-    yield f"| stack | fault | phase | points | struck | {' | '.join(titles)} |"
-    yield f"|---|---|---|---|---|{'---|' * len(titles)}"
+    yield f"| fault | phase | {' | '.join((*STACKS, *titles))} |"
+    yield f"|---|---|{'---|' * (len(STACKS) + len(titles))}"
     places = Counter((each.stack, each.fault, each.phase) for each in every)
     counts = Counter((each.stack, each.fault, each.phase, known[each].outcome) for each in known)
-    for stack in STACKS:
-        for kind in KINDS:
-            for phase in PHASES:
+    for kind in KINDS:
+        for phase in kind.phases:
+            cells = []
+            for stack in STACKS:
                 row = (stack, kind.name, phase)
                 there = places[row] - counts[*row, NO_REQUEST]
-                if there:
-                    ends = [counts[*row, each] for each in STRUCK]
-                    yield f"| {' | '.join(row)} | {there} | {sum(ends)} | {' | '.join(map(str, ends))} |"
+                cells.append(f"{sum(counts[*row, each] for each in STRUCK)} of {there}")
+            ends = [sum(counts[stack, kind.name, phase, each] for stack in STACKS) for each in STRUCK]
+            yield f"| {' | '.join((kind.name, phase, *cells, *map(str, ends)))} |"

@@ -49,7 +49,7 @@ def lose_nothing_while_it_is_destroyed(project: Project, stack: str) -> None:
     engine = Engine(project, stack)
     names = sorted(each for each in engine.resources() if each.startswith(("gcp:compute/", "gcp:container/")))
     every = [point for point in points(stack, names) if point.fault != "slow operation"]
-    chosen = sample(every, DELETE, {}, random.Random(1), costly=1)
+    chosen = sample(every, DELETE, {}, random.Random(1), costly=0)
     results = Pass(engine, DELETE, names, print).run(chosen)
     assert {each.outcome for each in results} <= {ITSELF, AGAIN, RECOVER}, results
     assert len(results) == len(names) > 5
