@@ -112,9 +112,9 @@ class Faults:
             return list(self._pending)
 
     def clear(self) -> None:
+        """Nothing more strikes."""
         with self._lock:
             self._pending.clear()
-            self._struck.clear()
 
     def struck(self) -> list[Fault]:
         """Each blow that was dealt so far, oldest first."""

@@ -106,7 +106,7 @@ class World:
         with self.store.lock:
             clusters = list(self.store.all("container.clusters"))
             self.store.clear()
-        self.faults.clear()
+        self.faults = Faults()
         self.traffic.clear()
         for path in clusters:
             self.backend.delete(ClusterRef.parse(path))

@@ -29,7 +29,7 @@ from sandbox.kubernetes.supervisor import Process, Supervisor, free_ports, http_
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 PKI = "pki"  # folder below a control plane's run_dir
 START_SECONDS = 90.0
-KEEP_SECONDS = 0.2  # how soon an API server that has ended is noticed
+KEEP_SECONDS = 0.5  # how soon an API server that has ended is noticed
 SERVICE_RANGE = "10.96.0.0/20"
 KUBELET_CLIENT = "kube-apiserver-kubelet-client"  # the API server, as kubelets know it
 FAKE_NODE = {"kwok.x-k8s.io/node": "fake"}
@@ -185,6 +185,7 @@ class ControlPlane:
         arguments = self._api_arguments()
         while not self._stopping.wait(KEEP_SECONDS):
             if not process.running:
+                self.supervisor.stop(process)
                 process = self.supervisor.start("kube-apiserver", assets.program("kube-apiserver"), arguments)
 
     def _kept_settings(self, admin_token: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import subprocess
 import tempfile
@@ -58,8 +59,11 @@ def commit() -> str:
     return done.stdout.strip()
 
 
-def life(found: Project, stack: str, free: Sequence[Point], seed: int, costly: int, say: Say) -> Iterator[list[Result]]:
-    """Creation, update and deletion of a stack, each with faults at points that are `free`; the results of each.
+def life(
+    found: Project, stack: str, free: Sequence[Point], seed: int, costly: int, say: Say, end: float = math.inf
+) -> Iterator[list[Result]]:
+    """Creation, update and deletion of a stack, each with faults at points that are `free`; the results of each. After
+    `end` (by `time.monotonic`) nothing more strikes, and no further pass begins.
 
     What is in the cluster is deleted first, and created again without faults: with the whole stack it would end with
     the cluster, and no provider be asked to delete it.
@@ -75,11 +79,13 @@ def life(found: Project, stack: str, free: Sequence[Point], seed: int, costly: i
     passes = ((CREATE, free, False), (UPDATE, free, False), (DELETE, in_cluster, True), (DELETE, outside, False))
     edit = ""
     for phase, choice, inside in passes:
+        if time.monotonic() > end:
+            return
         chosen = sample(choice, phase, tried, chance, costly)
         say(f"{stack} {phase}: {len(chosen)} faults{' in the cluster' if inside else ''}")
         edit = edit or (str(seed) if phase == UPDATE else "")
         engine = Engine(found, stack, edit)
-        results = Pass(engine, phase, order, say, commit(), inside).run(chosen)
+        results = Pass(engine, phase, order, say, commit(), inside, end).run(chosen)
         if inside:
             back = Pass(engine, CREATE, order, say)
             back.run([])
@@ -107,7 +113,7 @@ def campaign(stacks: Sequence[str], minutes: float, seed: int, costly: int, say:
                 continue
             start = time.monotonic()
             with project() as found:
-                for results in life(found, stack, free, seed, costly, say):
+                for results in life(found, stack, free, seed, costly, say, end):
                     add(results, file)
                     counts = Counter(each.outcome for each in results)
                     say(f"{stack} {results[0].phase if results else ''}: {dict(counts)}")

@@ -9,6 +9,7 @@ that struck in the pass is lost.
 from __future__ import annotations
 
 import datetime
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -46,7 +47,8 @@ class Struck:
 @dataclass
 class Pass:
     """`order`: the stack's resources, as the program registers them. `say`: shows what goes on. `inside`: only what is
-    in the cluster is deleted, which `destroy` of a whole stack leaves to the cluster's own end."""
+    in the cluster is deleted, which `destroy` of a whole stack leaves to the cluster's own end. `end`: by the clock of
+    `time.monotonic`; after it nothing more strikes, and what has struck is brought to its end."""
 
     engine: Engine
     phase: str
@@ -54,6 +56,7 @@ class Pass:
     say: Callable[[str], None]
     commit: str = ""
     inside: bool = False
+    end: float = math.inf
     struck: dict[int, Struck] = field(default_factory=dict)
     staged: dict[int, Point] = field(default_factory=dict)
     finished: set[str] = field(default_factory=set)
@@ -70,6 +73,8 @@ class Pass:
                 self._stage(point)
         flags: tuple[str, ...] = ()
         for _ in range(COMMANDS):
+            if time.monotonic() > self.end:
+                self.engine.project.call("DELETE", "faults")
             self._stage_next(waiting)
             known = set(self.struck)
             run = self.engine.run(*self._command(), *flags)
@@ -112,9 +117,10 @@ class Pass:
     def _stage_next(self, waiting: list[Point]) -> None:
         """The next fault that ends a process, unless one still waits: two at once could not be told apart."""
         pending = {each["id"] for each in self.engine.project.pending_faults()}
-        if any(self.staged[each].kind.deadly for each in pending & self.staged.keys()):
+        await_ = [self.staged[each] for each in pending & self.staged.keys()]
+        if any(each.kind.deadly and each.resource not in self.finished for each in await_):
             return
-        while waiting:
+        while waiting and time.monotonic() < self.end:
             point = waiting.pop(0)
             if point.resource not in self.finished:
                 self._stage(point)
@@ -124,7 +130,8 @@ class Pass:
         """Who was struck in this command, and how it ended there."""
         self.finished |= run.changed
         for fault in self.engine.project.call("GET", "faults/struck"):
-            self.struck.setdefault(fault["id"], Struck(self.staged[fault["id"]]))
+            if fault["id"] in self.staged:
+                self.struck.setdefault(fault["id"], Struck(self.staged[fault["id"]]))
         for number, each in self.struck.items():
             name = each.point.resource
             if not each.open:
