@@ -1,8 +1,10 @@
 """One stack = one TPU platform: read `tpu-platform:platform`, check all of it, register the graph, export its facts."""
 
+import asyncio
 import gc
 import importlib
 from pathlib import Path
+from typing import Any
 
 import pulumi
 
@@ -16,7 +18,7 @@ from rules.cluster_identity import another_cluster
 from rules.load import load_configuration
 
 
-def main() -> None:
+async def main() -> dict[str, Any]:
     """Register the platform of the selected stack. A bad configuration registers nothing and prints every error."""
     try:
         platform = load()
@@ -24,15 +26,14 @@ def main() -> None:
     except ConfigErrors as errors:
         raise pulumi.RunError(str(errors)) from None
 
-    gc.disable()  # the provider SDKs allocate a million long-lived objects; scanning them doubles the import time
+    from components.foundation import lay_foundation
+
+    foundation = lay_foundation(platform)
+    # Meanwhile the engine starts the provider plugin for the resources above.
+    await asyncio.to_thread(load_components, platform)
     from components.platform import build
 
-    importlib.import_module(f"components.{platform.backend}.back_end")  # build() imports it
-
-    gc.freeze()
-    gc.enable()
-    for name, value in build(platform).items():
-        pulumi.export(name, value)
+    return build(platform, foundation)
 
 
 def load() -> Platform:
@@ -50,4 +51,13 @@ def refuse_another_cluster(platform: Platform) -> None:
         raise ConfigErrors(errors, f"stack {pulumi.get_stack()}")
 
 
-main()
+def load_components(platform: Platform) -> None:
+    """Import what `build` needs. It takes a second, most of it in the provider SDKs."""
+    gc.disable()  # the provider SDKs allocate a million long-lived objects; scanning them doubles the import time
+    importlib.import_module("components.platform")
+    importlib.import_module(f"components.{platform.backend}.back_end")
+    gc.freeze()
+    gc.enable()
+
+
+pulumi.run(main)

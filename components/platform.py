@@ -7,6 +7,7 @@ import pulumi
 
 from components.built_cluster import Built
 from components.compute.drain_hook import drain_hook
+from components.foundation import Foundation
 from components.gcp.enabled_apis import Services
 from components.gcp.node_identity import NODES, NodeIdentity
 from components.gcp.tpu_provisioner_identity import TpuProvisionerIdentity
@@ -23,18 +24,17 @@ from components.kubernetes.namespaces import Namespaces
 from components.kubernetes.queues import Queues
 from components.kubernetes.tpu_provisioner import TpuProvisioner
 from components.kubernetes.webhook_retry import webhook_gate
-from components.protection import Protection, protected, registered_resources
+from components.protection import Protection, protected
 from plan import created_pools, monitoring, multikueue, pod_security, queue_metrics, queues, unqueued_tpus
 from plan.charts import DRA_DRIVER, JOBSET, KUEUE, LWS
 from plan.federation import federated_namespaces
 from plan.platform import Platform
 
 
-def build(platform: Platform) -> dict[str, Any]:
+def build(platform: Platform, foundation: Foundation) -> dict[str, Any]:
     """Register every resource of the platform and return the stack's exports."""
-    everything = registered_resources()
+    services = foundation.services
     drain = drain_hook(platform)
-    services = Services("services", platform=platform)
     identity = NodeIdentity(
         "node-identity",
         platform=platform,
@@ -79,7 +79,7 @@ def build(platform: Platform) -> dict[str, Any]:
     if platform.is_worker:
         worker = MultiKueueWorker("multikueue", platform=platform, access=access, namespaces=namespaces, after=kueue)
         exported[multikueue.STACK_OUTPUT] = worker.kubeconfig
-    Protection("protection", platform=platform, everything=everything)
+    Protection("protection", platform=platform, everything=foundation.everything)
     return exported
 
 

@@ -25,7 +25,7 @@ READS: dict[str, set[str]] = {
 """Each room, and the rooms that it reads. The sandbox imports nothing of the platform: it is told, by its adapter."""
 LATE = {
     # The provider SDKs take a second to import: a bad stack file is refused before they are loaded.
-    "__main__": {"components.platform"},
+    "__main__": {"components.foundation", "components.platform"},
     # Each back end loads large parts of the provider SDK that the other never needs.
     "components.platform": {
         "components.gke.back_end",

@@ -12,6 +12,7 @@ from typing import Any
 from google.protobuf import json_format
 from pulumi.runtime import mocks
 
+from components.foundation import lay_foundation
 from components.platform import build
 from plan.platform import Platform
 from tools.in_process import run
@@ -55,7 +56,8 @@ def registrations(platform: Platform, *, stack: str) -> list[Registration]:
     monitor = _Monitor()
 
     def program() -> None:
-        build(_without_own_templates(platform))
+        known = _without_own_templates(platform)
+        build(known, lay_foundation(known))
 
     run(program, monitor, stack=stack, preview=True)
     return monitor.found
