@@ -14,6 +14,7 @@ from platform_config.errors import ConfigErrors
 from platform_config.lines import lines_if_same
 from platform_config.platform import PLATFORM_KEY
 from platform_config.reading import PROJECT_KEY, keys_meant
+from platform_config.stack_file import PROJECT_NAME
 from rules.cluster_identity import another_cluster
 from rules.load import load_configuration
 
@@ -38,7 +39,8 @@ async def main() -> dict[str, Any]:
 
 def load() -> Platform:
     """The platform of the selected stack. Raises ConfigErrors."""
-    read = {PLATFORM_KEY: pulumi.Config().get("platform"), PROJECT_KEY: pulumi.Config("gcp").get("project")}
+    # By full name, since `pulumi new` gives the project another one.
+    read = {PLATFORM_KEY: pulumi.Config(PROJECT_NAME).get("platform"), PROJECT_KEY: pulumi.Config("gcp").get("project")}
     config = pulumi.runtime.get_config_env() | {key: value for key, value in read.items() if value is not None}
     stack = pulumi.get_stack()
     file = Path(f"Pulumi.{stack}.yaml")  # programs run in the project's directory

@@ -21,6 +21,8 @@ PROJECT_KEY = "gcp:project"
 PROJECT_ID = r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]"
 
 KNOWN_KEYS = (PROJECT_KEY, PLATFORM_KEY)
+CLOSE = 0.75
+"""How much a misspelt name of a setting has in common with the right one."""
 MOST_ERRORS = 100
 """Most errors of form that are shown at once."""
 ENCRYPTED = ("is encrypted, so only Pulumi can read it", "nothing in a platform is a secret: set it without --secret")
@@ -74,9 +76,15 @@ def keys_meant(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _close(config: Mapping[str, Any], key: str) -> str | None:
-    strange = [other for other in config if other not in KNOWN_KEYS]
-    name = f"{PROJECT_NAME}:{key.partition(':')[2]}"  # as the engine reads a key without a namespace
-    return name if name in strange else next(iter(get_close_matches(key, strange, 1)), None)
+    """A key that looks like this one, by its namespace and its name."""
+    namespace, _, name = key.partition(":")
+    for other in config:
+        there, _, called = other.partition(":")
+        # The engine reads a key without a namespace as one of the project's own.
+        alike = there == PROJECT_NAME or get_close_matches(there, [namespace], 1)
+        if other not in KNOWN_KEYS and alike and get_close_matches(called, [name], 1, CLOSE):
+            return other
+    return None
 
 
 def key_errors(config: Mapping[str, Any]) -> Iterator[ConfigError]:
@@ -85,7 +93,7 @@ def key_errors(config: Mapping[str, Any]) -> Iterator[ConfigError]:
     for key, there in meant.items():
         if key != there:
             yield ConfigError(there, UNKNOWN_KEY, f"did you mean {key}?")
-    for key in config:
+    for key in config if meant[PLATFORM_KEY] in config else ():
         namespace, _, name = key.partition(":")
         if namespace == PROJECT_NAME and name in PlatformConfig.model_fields and key not in meant.values():
             yield ConfigError(key, "is beside the platform", f"write {name}: below {PLATFORM_KEY}:")
@@ -99,7 +107,9 @@ def parse(raw: object, project: str | None) -> tuple[PlatformConfig | None, list
     """
     if raw is None:
         return None, [
-            ConfigError(PLATFORM_KEY, "is missing", "see docs/configuration.md; the least is a zone and a slice")
+            ConfigError(
+                PLATFORM_KEY, "is missing", "python -m tools init STACK writes it; docs/configuration.md has every key"
+            )
         ]
     if not isinstance(raw, dict):
         return None, [ConfigError(PLATFORM_KEY, "is not a mapping", "write keys below it, such as zone:")]

@@ -53,6 +53,51 @@ def explain(
 
 
 @app.command()
+def init(
+    stack: Annotated[str, typer.Argument(metavar="STACK", help="Name of the stack, for example prod.")],
+    project: Annotated[str | None, typer.Option(help="Google Cloud project, by its id.")] = None,
+    kind: Annotated[str | None, typer.Option(help="gke or self-managed; gke if unset.")] = None,
+    zone: Annotated[str | None, typer.Option(help="Zone of the TPUs.")] = None,
+    machine: Annotated[str | None, typer.Option(help="TPU machine type, or generation.")] = None,
+    size: Annotated[str | None, typer.Option(help="Topology of one slice, or its number of chips.")] = None,
+    count: Annotated[str | None, typer.Option(help="Number of slices; 1 if unset.")] = None,
+    capacity: Annotated[str | None, typer.Option(help="Capacity model: docs/capacity.md.")] = None,
+    reservation: Annotated[str | None, typer.Option(help="Name of the reservation.")] = None,
+    teams: Annotated[str | None, typer.Option(help="Teams, separated by commas; research if unset.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the platform; tpu-STACK if unset.")] = None,
+    allow_unlisted_zone: Annotated[
+        bool, typer.Option("--allow-unlisted-zone", help="Take a zone that is not in the list.")
+    ] = False,
+    answers: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="YAML with answers, by the names of these options."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the platform that the file has.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the stack file of a new platform. Asks on a terminal; elsewhere it takes options and --answers.
+
+    Exit code 1: answers are missing or wrong; all are named. 2: wrong usage, or the file has a platform already.
+    """
+    from tools.init import run
+
+    given = {
+        "project": project,
+        "kind": kind,
+        "zone": zone,
+        "machine": machine,
+        "size": size,
+        "count": count,
+        "capacity": capacity,
+        "reservation": reservation,
+        "teams": teams,
+        "name": name,
+        "allow_unlisted_zone": "yes" if allow_unlisted_zone else None,
+    }
+    run.init(stack, {key: value for key, value in given.items() if value is not None}, answers, overwrite, as_json)
+
+
+@app.command()
 def gate(
     preview: Annotated[Path, typer.Argument(metavar="PREVIEW", help="Output of `pulumi preview --json`.")],
     allow: Annotated[
