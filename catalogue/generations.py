@@ -16,12 +16,16 @@ IMAGE_PROJECT = "ubuntu-os-accelerator-images"
 
 @dataclass(frozen=True)
 class Price:
-    """The price of one chip for an hour: an estimate, with its source and the day on which it was read."""
+    """The price of one chip for an hour: an estimate, with its source and the day on which it was read.
+
+    `upper_bound`: what is paid may be less, and no source says how much.
+    """
 
     amount: float
     currency: str
     as_of: str
     source: str
+    upper_bound: bool
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,11 @@ class Machine:
 
 def _list_price(amount: float) -> Price:
     return Price(
-        amount, "USD", "2026-11-21", "list price, US, as GKE's autoscaler ranks it (cluster-autoscaler @7d25050)"
+        amount,
+        "USD",
+        "2026-11-21",
+        "list price, US, as GKE's autoscaler ranks it (cluster-autoscaler @7d25050)",
+        upper_bound=False,
     )
 
 

@@ -293,6 +293,11 @@ class Platform(PlatformConfig):
         dearest = [None if None in prices else max(price or 0 for price in prices) for prices in groups.values()]
         return _sum(dearest)
 
+    @property
+    def price_is_upper_bound(self) -> bool:
+        """Whether less may be paid than the totals' prices say."""
+        return any(plan.price_is_upper_bound for plan in self._first_choices)
+
     @cached_property
     def totals(self) -> dict[str, Any]:
         """Sums over all slices when all run. A slice with fallbacks counts once, with its first capacity model.

@@ -1,5 +1,6 @@
 """ClusterQueues with their quotas and checks. Field rules: Kueue v0.19 `apis/kueue/v1beta2`."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -49,15 +50,15 @@ class ClusterQueue:
 
 def cluster_queues(platform: Platform) -> tuple[ClusterQueue, ...]:
     """Every ClusterQueue of the platform, by name."""
-    return tuple(_cluster_queue(platform, name, platform.queues[name]) for name in sorted(platform.queues))
-
-
-def _cluster_queue(platform: Platform, name: str, queue: Queue) -> ClusterQueue:
-    plans = {plan.group: plan for plan in reversed(platform.shared_plans)}
-    by_flavor: dict[str, FlavorQuota] = {}
     known = flavors(platform)
+    by_group = {plan.group: known[plan.flavor] for plan in reversed(platform.shared_plans)}
+    return tuple(_cluster_queue(platform, name, platform.queues[name], by_group) for name in sorted(platform.queues))
+
+
+def _cluster_queue(platform: Platform, name: str, queue: Queue, flavor_of: Mapping[str, Flavor]) -> ClusterQueue:
+    by_flavor: dict[str, FlavorQuota] = {}
     for group, slices in queue.slices.items():
-        flavor = known[plans[group].flavor]
+        flavor = flavor_of[group]
         quota = FlavorQuota(
             flavor,
             slices * flavor.chips,
@@ -89,26 +90,92 @@ def slices_in_reach(platform: Platform, queue: str, plan: SlicePlan) -> int:
 
 
 def reach(platform: Platform, queue: str, flavor: str) -> int:
-    """The most chips of a flavor that a queue can have at once: its own quota, plus what other queues of its cohorts
-    lend, up to its borrowing limit."""
-    own: FlavorQuota | None = None
-    borrowable = 0
-    queues = {each.name: each for each in cluster_queues(platform)}
-    tree = _root(platform, queues[queue].cohort)
-    for name, each in queues.items():
-        quota = next(
-            (quota for quotas in each.quotas.values() for quota in quotas if quota.flavor.name == flavor), None
+    """The most chips of a flavor that a queue can have at once; 0 of a flavor that it does not name."""
+    found = reaches(platform)[queue].get(flavor)
+    return found.most if found else 0
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Chips of a flavor for a queue: what the others of its cohort's tree lend, and the most that it can have at once,
+    its borrowing limit considered."""
+
+    flavor: Flavor
+    own: int
+    lent: int
+    most: int
+
+
+def reaches(platform: Platform) -> dict[str, dict[str, Reach]]:
+    """By queue and flavor, what the queue can have. One pass over all quotas, however many queues share them."""
+    queues = [(each, _quotas(each), cohort_root(platform, each.cohort)) for each in cluster_queues(platform)]
+    lent: Counter[tuple[str, str]] = Counter()
+    for _, quotas, root in queues:
+        for quota in quotas:
+            lent[root, quota.flavor.name] += _lends(quota)
+    found: dict[str, dict[str, Reach]] = {}
+    for queue, quotas, root in queues:
+        of_queue = found.setdefault(queue.name, {})
+        for quota in quotas:
+            others = lent[root, quota.flavor.name] - _lends(quota)
+            borrowed = others if quota.borrowing_limit is None else min(others, quota.borrowing_limit)
+            of_queue[quota.flavor.name] = Reach(quota.flavor, quota.nominal, others, quota.nominal + borrowed)
+    return found
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a queue has of its slice groups of one flavor, in slices: those that it `owns`, those that others of its
+    cohort's tree lend (`lent`), and the `most` that it can have at once."""
+
+    groups: tuple[str, ...]
+    owns: int
+    lent: int
+    most: int
+
+
+def shares(platform: Platform) -> dict[str, tuple[Share, ...]]:
+    """By queue, in the order of the stack file. Nobody gets more slices at once than there are."""
+    flavor_of, there = {}, Counter[str]()
+    for plan in {plan.group: plan for plan in reversed(platform.shared_plans)}.values():
+        flavor_of[plan.group] = plan.flavor
+        there[plan.flavor] += plan.count
+    found: dict[str, tuple[Share, ...]] = {}
+    reached = reaches(platform)
+    for name, queue in platform.queues.items():
+        groups: dict[str, list[str]] = {}
+        for group in queue.slices:
+            groups.setdefault(flavor_of[group], []).append(group)
+        found[name] = tuple(
+            Share(
+                tuple(names),
+                each.own // each.flavor.chips,
+                each.lent // each.flavor.chips,
+                min(each.most // each.flavor.chips, there[flavor]),
+            )
+            for flavor, names in groups.items()
+            for each in (reached[name][flavor],)
         )
-        if quota and name == queue:
-            own = quota
-        elif quota and _root(platform, each.cohort) == tree:
-            borrowable += quota.nominal if quota.lending_limit is None else min(quota.nominal, quota.lending_limit)
-    if own is None:
-        return 0
-    return own.nominal + (borrowable if own.borrowing_limit is None else min(borrowable, own.borrowing_limit))
+    return found
 
 
-def _root(platform: Platform, cohort: str) -> str:
+def owned_slices(platform: Platform) -> Counter[str]:
+    """By group, the slices that queues own together."""
+    owned: Counter[str] = Counter()
+    for queue in platform.queues.values():
+        owned.update(queue.slices)
+    return owned
+
+
+def _quotas(queue: ClusterQueue) -> list[FlavorQuota]:
+    return [quota for quotas in queue.quotas.values() for quota in quotas]
+
+
+def _lends(quota: FlavorQuota) -> int:
+    return quota.nominal if quota.lending_limit is None else min(quota.nominal, quota.lending_limit)
+
+
+def cohort_root(platform: Platform, cohort: str) -> str:
     """The root of a cohort's tree."""
     seen: set[str] = set()
     while cohort not in seen and cohort in platform.cohorts and platform.cohorts[cohort].parent:

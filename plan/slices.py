@@ -1,7 +1,7 @@
 """What is derived from a slice: node pools, placement, labels, cost. Plain values, no Pulumi."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from catalogue import versions
@@ -244,6 +244,11 @@ class SlicePlan:
             return None
         return round(self.total_chips * self.price_per_chip_hour.amount, 2)
 
+    @property
+    def price_is_upper_bound(self) -> bool:
+        """Whether less may be paid than `price_per_hour` says."""
+        return self.price_per_chip_hour is not None and self.price_per_chip_hour.upper_bound
+
     def summary(self) -> dict[str, Any]:
         """The plan as plain data, for stack outputs and `explain --json`.
 
@@ -269,6 +274,7 @@ class SlicePlan:
             "provisioning": self.provisioning.name,
             "pools": [{"nodes": pool.node_count, "min": pool.min_nodes, "max": pool.max_nodes} for pool in self.pools],
             "group_price_per_hour_usd": self.price_per_hour,
+            "group_price_is_upper_bound": self.price_is_upper_bound,
             "group_quota": quota and {"metric": quota.metric, "region": quota.region, "chips": quota.chips},
         }
 
@@ -411,18 +417,21 @@ def _version(platform: PlatformConfig, shape: Shape) -> str | None:
 
 
 def _price(platform: PlatformConfig, generation: Generation, model: CapacityModel) -> Price | None:
+    """The price of a chip: yours, or the list price. Flex-start and queued capacity is sold below the list price, and
+    Google publishes no rate of it ("up to 53% off", GKE documentation), so there the price is an upper bound."""
     rate = platform.prices.get(generation.name)
     if rate is not None:
-        amount = rate.spot_usd_per_chip_hour if model.spot_price else rate.usd_per_chip_hour
-        return None if amount is None else Price(amount, "USD", rate.as_of, rate.source)
+        own = {model.spot_price: rate.spot_usd_per_chip_hour, model.dws: rate.flex_start_usd_per_chip_hour}.get(True)
+        amount = own if own is not None or model.spot_price else rate.usd_per_chip_hour
+        bound = model.dws and own is None
+        return None if amount is None else Price(amount, "USD", rate.as_of, rate.source, upper_bound=bound)
     price = generation.price
     if price is None or not model.spot_price:
-        return price
-    return Price(
-        round(price.amount * generation.spot_factor, 4),
-        price.currency,
-        price.as_of,
-        f"{price.source}; spot estimated at {generation.spot_factor:g} of it",
+        return price and replace(price, upper_bound=model.dws)
+    return replace(
+        price,
+        amount=round(price.amount * generation.spot_factor, 4),
+        source=f"{price.source}; spot estimated at {generation.spot_factor:g} of it",
     )
 
 

@@ -37,6 +37,8 @@ class Rate(Model):
     """Price of one chip for an hour."""
     spot_usd_per_chip_hour: Amount | None = None
     """The same on spot capacity; without it spot has no price."""
+    flex_start_usd_per_chip_hour: Amount | None = None
+    """The same on flex-start and queued capacity; without it `usd_per_chip_hour` counts, as an upper bound."""
     as_of: Day
     """Day on which this price was valid."""
     source: Annotated[str, Field(min_length=1)]

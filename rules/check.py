@@ -176,6 +176,8 @@ def warnings(platform: Platform, *, version_known: bool = False) -> tuple[Config
         said = SLICE.findings(view, "warning", platform.backend, without=left_out)
         found += [_complete(f"slices.{name}", finding) for finding in said]
     found += [_complete("", finding) for finding in PLATFORM.findings(platform, "warning", platform.backend)]
+    shared = platform.model_copy(update={"slices": platform.shared_slices})
+    found += [_complete("", finding) for finding in QUEUES.findings(shared, "warning", platform.backend)]
     return tuple(ConfigWarning(*finding) for finding in found)
 
 

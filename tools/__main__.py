@@ -99,17 +99,24 @@ def init(
 
 @app.command()
 def gate(
-    preview: Annotated[Path, typer.Argument(metavar="PREVIEW", help="Output of `pulumi preview --json`.")],
+    preview: Annotated[
+        Path, typer.Argument(metavar="PREVIEW", help="Output of `pulumi preview --json`; - for standard input.")
+    ],
     allow: Annotated[
         list[str] | None,
-        typer.Option("--allow", metavar="NAME_OR_URN", help="A deletion or replacement that is meant; repeatable."),
+        typer.Option(
+            "--allow",
+            metavar="NAME_OR_URN",
+            help="A loss that is meant; repeatable. * at the end of a name stands for a number: 'slices-train-*'.",
+        ),
     ] = None,
     consented: Annotated[
         list[str] | None,
         typer.Option(
             "--consent",
             metavar="NAME_OR_URN",
-            help="As --allow, but one that matches no loss is only noted: for what comments agreed to; repeatable.",
+            help="As --allow, but one that matches no loss is only noted: for what comments agreed to; repeatable. A "
+            "pattern must say for how many: 'slices-train-*(4)'.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -122,6 +129,7 @@ def gate(
     """
     from tools import gate as rules
     from tools import gate_report
+    from tools.gate_consent import AllowError
     from tools.gate_preview import PreviewError, read
 
     try:
@@ -129,7 +137,7 @@ def gate(
         summary = gate_report.as_markdown(verdict, commit)
         if markdown:
             markdown.write_text(summary)
-    except (PreviewError, rules.AllowError, OSError) as error:
+    except (PreviewError, AllowError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(USAGE_ERROR) from None
     typer.echo(gate_report.as_json(verdict) if as_json else summary, nl=as_json)

@@ -1,6 +1,7 @@
-"""Shows a person the plan of a platform: slices, hosts, chips, waits, cost and quota."""
+"""Shows a person the plan of a platform: slices, hosts, chips, waits, cost, quota, queues, teams, what watches it."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -12,22 +13,30 @@ from plan.hosts import HostGroup, slice_groups
 from plan.images import repositories
 from plan.monitoring import ChartPlan, alerts, charts
 from plan.platform import Platform
-from plan.slices import HOURS_PER_MONTH, SlicePlan
+from plan.provisioning import Provisioning
+from plan.slices import SlicePlan
 from plan.words import counted
-from platform_config.capacity import Reservation
-from platform_config.errors import ConfigErrors
+from platform_config.errors import ConfigErrors, ConfigWarning
+from platform_config.self_managed import SelfManagedCluster
 from rules.check import warnings
 from tools.drawing import cluster_words
+from tools.explain_cost import cost_lines, costs_summary, fallbacks, quota_lines, quotas_summary, slice_cost
+from tools.explain_queues import queue_lines, queue_table, queues_summary, unowned_slices
 from tools.explain_teams import team_lines, teams_summary
+from tools.paragraphs import Paragraph, few
 
-NEVER_WRAPPED = ("slices", "one slice")
+NAMED = 6
+"""Slice groups, or places of one warning, that are named."""
 
 
 def as_json(platform: Platform) -> str:
     """The platform's plan as JSON; shapes as in `SlicePlan.summary` and `Platform.totals`.
 
+    - `waits`: by slice the longest wait for hosts, in words
+    - `from_the_start`: what exists after `up`; `on_demand`: by slice group what begins, comes and goes with work
     - `inside`: what the slices and queues use in the cluster, by who installs it
-    - `idle_price_per_hour_usd`: of hosts that stand while nothing runs
+    - `queues`, `costs` and `quotas`: as of `queues_summary`, `costs_summary` and `quotas_summary`
+    - `unowned_slices`: by slice group, how many no queue owns
     - `teams`: by team its members, queues, stores and variables; `images`: address of each registry
     - `monitoring`: titles of the dashboard's charts, names of the alerts, and the budget as it is written
     - `groups`: managed instance groups of a platform without GKE
@@ -37,11 +46,20 @@ def as_json(platform: Platform) -> str:
             "cluster": {"kind": platform.cluster.kind, "backend": platform.backend, "location": platform.location},
             "inside": _inside(platform),
             "slices": [plan.summary() for plan in platform.slice_plans],
+            "waits": {plan.name: plan.wait for plan in platform.slice_plans},
+            "from_the_start": _from_the_start(platform),
+            "on_demand": {
+                group: {"begins": way.begins, "comes": way.comes, "goes": way.goes}
+                for way, groups in _on_demand(platform).items()
+                for group in groups
+            },
             "policies": [
                 {"name": policy.name, "topology": policy.topology, "mode": policy.mode}
                 for policy in platform.workload_policies
             ],
             "groups": [_group(group) for plan in platform.slice_plans for group in _groups(platform, plan)],
+            "queues": queues_summary(platform),
+            "unowned_slices": unowned_slices(platform),
             "teams": teams_summary(platform),
             "images": {plan.name: plan.address for plan in repositories(platform)},
             "monitoring": {
@@ -49,8 +67,9 @@ def as_json(platform: Platform) -> str:
                 "alerts": [plan.alert.name for plan in alerts(platform)],
                 "budget": budget.model_dump() if (budget := platform.monitoring.budget) else None,
             },
+            "quotas": quotas_summary(platform),
             "totals": platform.totals,
-            "idle_price_per_hour_usd": platform.idle_price_per_hour,
+            "costs_per_hour_usd": costs_summary(platform),
             "warnings": [_notice(warning) for warning in warnings(platform)],
         },
         indent=2,
@@ -63,6 +82,32 @@ def _inside(platform: Platform) -> dict[str, list[str]]:
         "installed": [part for part in used if platform.installs(part)],
         "provided": [part for part in used if not platform.installs(part)],
     }
+
+
+def _from_the_start(platform: Platform) -> dict[str, Any]:
+    """`control_plane_machines`: of a self-managed cluster; `cpu_pools`; `slices`: hosts by slice group."""
+    cluster = platform.cluster
+    hosts: dict[str, int] = {}
+    for plan in platform.slice_plans:
+        if not plan.provisioning.on_demand:
+            hosts[plan.group] = hosts.get(plan.group, 0) + plan.most_hosts
+    return {
+        "control_plane_machines": cluster.control_plane.replicas if isinstance(cluster, SelfManagedCluster) else 0,
+        "cpu_pools": [
+            {"name": pool.name, "machine_type": pool.machine_type, "min": pool.min_nodes, "max": pool.max_nodes}
+            for pool in platform.all_cpu_pools
+        ],
+        "slices": hosts,
+    }
+
+
+def _on_demand(platform: Platform) -> dict[Provisioning, list[str]]:
+    """Slice groups whose hosts come and go, by the way in which they do."""
+    found: dict[Provisioning, dict[str, None]] = {}
+    for plan in platform.slice_plans:
+        if plan.provisioning.on_demand:
+            found.setdefault(plan.provisioning, {})[plan.group] = None
+    return {way: list(groups) for way, groups in found.items()}
 
 
 def _groups(platform: Platform, plan: SlicePlan) -> tuple[HostGroup, ...]:
@@ -90,22 +135,34 @@ def _notice(error: Any) -> dict[str, str]:
 
 
 def as_text(platform: Platform) -> RenderableType:
-    """Heading, a row for each group of slices, totals, quotas, software and warnings, for rich to print."""
-    heading = Text.assemble(
-        (platform.name, "bold"),
-        f" in {platform.project}: {cluster_words(platform)}, slices in {platform.zone}",
-    )
+    """Slices, totals, cost, hosts and quota; queues; teams; software and monitoring; warnings. For rich to print."""
+    parts: list[RenderableType] = [
+        Text.assemble(
+            (platform.name, "bold"),
+            f" in {platform.project}: {cluster_words(platform)}, slices in {platform.zone}",
+        )
+    ]
+    if platform.slices:
+        parts += [_slices(platform), _totals(platform), *cost_lines(platform)]
+    parts += [*_hosts_lines(platform), *quota_lines(platform), Text()]
+    if platform.queues:
+        parts.append(queue_table(platform))
+    parts += [*queue_lines(platform), *_dispatched(platform), Text()]
+    if teams := list(team_lines(platform)):
+        parts += [*teams, Text()]
+    parts += [*_inside_lines(platform), _monitoring(platform)]
+    if found := warnings(platform):
+        parts += [Text(), *_warning_lines(found)]
+    return Group(*parts)
+
+
+def _slices(platform: Platform) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, leading=1)
-    for column in ("slices", "one slice", "all together", "capacity", "cost"):
-        table.add_column(column, no_wrap=column in NEVER_WRAPPED, overflow="fold")
+    for column in ("slices", "one slice", "all together", "capacity"):
+        table.add_column(column, overflow="fold")
     for plan in platform.slice_plans:
         table.add_row(*_row(plan))
-    notices = [
-        Text(f"warning: {warning.path}\n  {warning.message}\n  -> {warning.hint}") for warning in warnings(platform)
-    ]
-    coming = [*_on_demand(platform), *_quotas(platform), *_inside_lines(platform), *team_lines(platform)]
-    coming.append(_monitoring(platform))
-    return Group(heading, table, _totals(platform), *coming, *notices)
+    return table
 
 
 def _row(plan: SlicePlan) -> tuple[str, ...]:
@@ -113,89 +170,54 @@ def _row(plan: SlicePlan) -> tuple[str, ...]:
     return (
         f"{plan.name}\n{plan.count} x {generation.name} {plan.topology}",
         f"{counted(plan.hosts, 'host')}\n{plan.machine.name}\n{counted(plan.chips, 'chip')}",
-        f"{counted(plan.total_chips, 'chip')}\n{_memory(plan.total_chips * generation.hbm_gib)} HBM\n"
-        f"{_flops(plan.total_chips * generation.bf16_tflops)} bf16",
-        f"{plan.capacity}{_hosts_come(plan)}\nwait: {plan.wait}",
-        _cost(plan),
+        f"{counted(plan.total_chips, 'chip')}, {_memory(plan.total_chips * generation.hbm_gib)} HBM\n"
+        f"{_flops(plan.total_chips * generation.bf16_tflops)} bf16\n{slice_cost(plan)}",
+        f"{plan.capacity}\n{_hosts_come(plan)}wait: {plan.wait}",
     )
 
 
 def _hosts_come(plan: SlicePlan) -> str:
     """How the number of hosts changes, or that all are created at once; empty for a fixed number."""
     if plan.provisioning.on_demand:
-        return f", {plan.provisioning.name}"
-    return ", all hosts at once" if plan.backend == "compute" and plan.multi_host else ""
+        return f"{plan.provisioning.name}\n"
+    return "all hosts at once\n" if plan.backend == "compute" and plan.multi_host else ""
 
 
-def _cost(plan: SlicePlan) -> str:
-    price, hourly = plan.price_per_chip_hour, plan.price_per_hour
-    if price is None or hourly is None:
-        return "unknown"
-    return f"{hourly:,.2f} {price.currency}/h\n{hourly * HOURS_PER_MONTH:,.0f} {price.currency}/month"
-
-
-def _on_demand(platform: Platform) -> list[Text]:
-    """For each slice group whose hosts come and go: what exists from the start, what follows, and when it goes."""
-    groups = {plan.group: plan.provisioning for plan in platform.slice_plans if plan.provisioning.on_demand}
-    lines = [Text(f"{name}: from the start {way.begins}; {way.comes}; {way.goes}") for name, way in groups.items()]
-    if lines:
-        idle, full = platform.idle_price_per_hour, platform.dearest_price_per_hour
-        booked = sorted({plan.group for plan in platform.slice_plans if isinstance(plan.alternative, Reservation)})
-        also = f", and what is reserved for {', '.join(booked)}, which is paid for in any case" if booked else ""
-        when = _dearest(platform)
-        lines.append(
-            Text(f"cost of chips: {_per_hour(idle)} while nothing runs{also}; at most {_per_hour(full)}{when}")
-        )
-    return lines
-
-
-def _fallbacks(platform: Platform) -> dict[str, list[SlicePlan]]:
-    """The plans of each slice group with several capacity models, in their order."""
-    groups: dict[str, list[SlicePlan]] = {}
-    for plan in platform.slice_plans:
-        groups.setdefault(plan.group, []).append(plan)
-    return {name: plans for name, plans in groups.items() if len(plans) > 1}
-
-
-def _dearest(platform: Platform) -> str:
-    """When slices cost most: with the dearest of their capacity models, where they have several."""
-    groups = _fallbacks(platform)
-    if not groups:
-        return " while all run"
-    dearest = {name: max(plans, key=lambda plan: plan.price_per_hour or 0) for name, plans in groups.items()}
-    models = {plan.capacity for plan in dearest.values()}
-    if len(models) == 1 and len(groups) == len({plan.group for plan in platform.slice_plans}):
-        return f", if all run on {models.pop()}"
-    return ", if all run, " + " and ".join(f"{name} on {plan.capacity}" for name, plan in dearest.items())
-
-
-def _per_hour(price: float | None) -> str:
-    return "unknown" if price is None else f"{price:,.2f} USD/h"
-
-
-def _quotas(platform: Platform) -> list[Text]:
-    """Chips that each quota must allow, alternatives of a fallback included.
-
-    Where pools are created for a slice, it has one of them only, so the group counts once.
-    """
-    needed: dict[tuple[str, str], list[SlicePlan]] = {}
-    for plan in platform.slice_plans:
-        if plan.quota:
-            plans = needed.setdefault((plan.quota.metric, plan.quota.region), [])
-            if plan.provisioning.declared or plan.group not in {each.group for each in plans}:
-                plans.append(plan)
-    return [
-        Text(
-            f"quota: {metric} in {region}: {counted(sum(plan.total_chips for plan in plans), 'chip')}"
-            f" ({', '.join(plan.name for plan in plans)})"
-        )
-        for (metric, region), plans in needed.items()
+def _hosts_lines(platform: Platform) -> Iterator[Paragraph]:
+    """What exists after `up`, and what comes and goes with work."""
+    start = _from_the_start(platform)
+    hosts = [f"{group} ({counted(number, 'host')})" for group, number in start["slices"].items()]
+    machines = start["control_plane_machines"]
+    pools = [
+        f"{pool['name']} ({_bounds(pool['min'], pool['max'])} x {pool['machine_type']})" for pool in start["cpu_pools"]
     ]
+    parts = [
+        f"slices {few(hosts, NAMED)}" if hosts else "",
+        f"control plane of {counted(machines, 'machine')}" if machines else "",
+        f"CPU nodes {few(pools, NAMED)}" if pools else "",
+    ]
+    yield Paragraph("; ".join(part for part in parts if part) or "nothing but what runs inside", "from the start")
+    for way, groups in _on_demand(platform).items():
+        yield Paragraph(f"{few(groups, NAMED)}: from the start {way.begins}; {way.comes}; {way.goes}", "on demand")
 
 
-def _inside_lines(platform: Platform) -> list[Text]:
+def _bounds(fewest: int, most: int) -> str:
+    return str(fewest) if fewest == most else f"{fewest} to {most}"
+
+
+def _dispatched(platform: Platform) -> Iterator[Paragraph]:
+    """Where the jobs of a manager run."""
+    if platform.multikueue and platform.is_manager:
+        yield Paragraph(f"jobs run in {few(list(platform.multikueue.workers), NAMED)}, never here", "MultiKueue")
+    elif platform.is_worker:
+        yield Paragraph("takes jobs from a manager as well", "MultiKueue")
+
+
+def _inside_lines(platform: Platform) -> Iterator[Paragraph]:
     words = {"installed": "put into the cluster", "provided": "in the cluster already"}
-    return [Text(f"{words[key]}: {', '.join(parts)}") for key, parts in _inside(platform).items() if parts]
+    for key, parts in _inside(platform).items():
+        if parts:
+            yield Paragraph(", ".join(parts), words[key])
 
 
 def _shown(platform: Platform) -> tuple[ChartPlan, ...]:
@@ -203,7 +225,7 @@ def _shown(platform: Platform) -> tuple[ChartPlan, ...]:
     return charts(platform) if platform.monitoring.dashboard else ()
 
 
-def _monitoring(platform: Platform) -> Text:
+def _monitoring(platform: Platform) -> Paragraph:
     """What is shown and told, and the keys of what is not."""
     dashboard, told = len(_shown(platform)), len(alerts(platform))
     shown = f"a dashboard of {counted(dashboard, 'chart')}" if dashboard else "no dashboard"
@@ -212,17 +234,35 @@ def _monitoring(platform: Platform) -> Text:
     queues = "; nothing of queues (monitoring.queue_metrics: none)" if unseen else ""
     written = platform.monitoring.budget
     budget = f", a budget of {written.amount:,} {written.currency}/month" if written else ""
-    return Text(f"monitoring: {shown}, {alerted}{budget}{queues}")
+    return Paragraph(f"{shown}, {alerted}{budget}{queues}", "monitoring")
 
 
-def _totals(platform: Platform) -> Text:
+def _warning_lines(found: tuple[ConfigWarning, ...]) -> Iterator[Paragraph]:
+    """Each warning once, with all the places that it is for."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for warning in found:
+        places.setdefault((warning.message, warning.hint), []).append(warning.path)
+    for (message, hint), paths in places.items():
+        yield Paragraph(paths[0], "warning")
+        if len(paths) > 1:
+            yield Paragraph(f"also {few([_short(path) for path in paths[1:]], NAMED)}", indent=2)
+        yield Paragraph(message, indent=2)
+        yield Paragraph(f"-> {hint}", indent=2)
+
+
+def _short(path: str) -> str:
+    """The path below the platform."""
+    return path.partition(".")[2]
+
+
+def _totals(platform: Platform) -> Paragraph:
     totals = platform.totals
     hourly, monthly = totals["price_per_hour_usd"], totals["price_per_month_usd"]
-    first = ", ".join(dict.fromkeys(plans[0].capacity for plans in _fallbacks(platform).values()))
+    first = ", ".join(dict.fromkeys(plans[0].capacity for plans in fallbacks(platform).values()))
     when = f"with the first capacity ({first})" if first else "while all run"
-    cost = "cost unknown" if hourly is None else f"{hourly:,.2f} USD/h, {monthly:,.0f} USD/month {when}"
-    return Text.assemble(
-        ("total: ", "bold"),
+    bound = "at most " if platform.price_is_upper_bound else ""
+    cost = "cost unknown" if hourly is None else f"{bound}{hourly:,.2f} USD/h, {monthly:,.0f} USD/month {when}"
+    return Paragraph(
         ", ".join(
             [
                 counted(totals["slices"], "slice"),
@@ -233,7 +273,7 @@ def _totals(platform: Platform) -> Text:
                 cost,
             ]
         ),
-        "\nCosts are estimates from list prices or yours, of chips only: no control plane, CPU nodes, disks, traffic.",
+        "total",
     )
 
 

@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-from rich.text import Text
-
 from plan.images import ImagePlan, repositories
 from plan.platform import Platform
 from plan.storage import DiskPlan, StorePlan, bucket_name, disks, disks_of, stores, stores_of
 from plan.teams import members, secret_variables
+from tools.paragraphs import Paragraph
 
 WITHOUT_COST = "no cost: namespaces, rights, network policies, volumes, an empty bucket or registry"
 COST = (
@@ -53,27 +52,27 @@ def teams_summary(platform: Platform) -> dict[str, Any]:
     }
 
 
-def team_lines(platform: Platform) -> Iterator[Text]:
+def team_lines(platform: Platform) -> Iterator[Paragraph]:
     """Who may do what, where data lies, what costs money; nothing where there are neither teams nor registries."""
     for name in platform.teams:
         people = ", ".join(member.written for member in members(platform, name)) or "nobody"
         queues = _queues(platform, name)
         through = f" through {' and '.join(queues)}" if queues else ""
-        yield Text(f"team {name}: {people} may submit jobs{through}, in namespace {name} only")
+        yield Paragraph(f"{people} may submit jobs{through}, in namespace {name} only", f"team {name}")
         for store in stores_of(platform, name):
-            yield Text(f"  {_store(platform, store)}")
+            yield Paragraph(_store(platform, store), indent=2)
         for disk in disks_of(platform, name):
-            yield Text(f"  {_disk(disk)}")
+            yield Paragraph(_disk(disk), indent=2)
         if found := secret_variables(platform, name):
-            yield Text("  secrets: " + ", ".join(f"{each.variable} from {each.secret}" for each in found))
+            yield Paragraph("secrets: " + ", ".join(f"{each.variable} from {each.secret}" for each in found), indent=2)
     for plan in repositories(platform):
-        yield Text(f"images {plan.name}: {plan.address}; {_rights(platform, plan)}")
+        yield Paragraph(f"{plan.address}; {_rights(platform, plan)}", f"images {plan.name}")
     if platform.teams or platform.images:
         soft = any(store.made and store.spec.soft_delete for store in stores(platform))
-        yield Text(WITHOUT_COST)
-        yield Text(COST.format(soft=", deleted objects for seven more days" if soft else ""))
+        yield Paragraph(WITHOUT_COST)
+        yield Paragraph(COST.format(soft=", deleted objects for seven more days" if soft else ""))
         if disks(platform):
-            yield Text(DISK_COST)
+            yield Paragraph(DISK_COST)
 
 
 def _queues(platform: Platform, namespace: str) -> list[str]:

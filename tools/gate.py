@@ -1,12 +1,14 @@
 """The preview gate: finds losses in a preview that are costly or hard to get back, and whether somebody agreed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from plan.recreation import makes_hosts_anew
+from tools.gate_consent import AllowError, consented
 from tools.gate_preview import UNKNOWN, Effect, Preview, Step
+from tools.gate_words import TEMPLATE, in_words, value
 
 
 @dataclass(frozen=True)
@@ -155,13 +157,13 @@ SPOKEN = ("cluster", "slice", "workload policy", "network")
 # How many hosts a pool or group may have, by the first of these that it states; and how many it keeps in any case.
 MOST_HOSTS = ("nodeCount", "targetSize", "autoscaling.maxNodeCount", "autoscaling.totalMaxNodeCount")
 FEWEST_HOSTS = ("autoscaling.minNodeCount", "autoscaling.totalMinNodeCount")
+MADE_OF_TEMPLATES = (
+    "gcp:compute/instanceGroupManager:InstanceGroupManager",
+    "gcp:compute/regionInstanceGroupManager:RegionInstanceGroupManager",
+)
 PROTECTION = "deletionProtection"
 BUCKET, EMPTIES = "gcp:storage/bucket:Bucket", "forceDestroy"
 EMPTIED = "updated: objects go that would have stayed"
-
-
-class AllowError(Exception):
-    """An allowance that does not name exactly one finding; the message says what to write instead."""
 
 
 @dataclass(frozen=True)
@@ -183,12 +185,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The gate's verdict. `allowed`: URNs of findings that somebody agreed to; `unused`: each consent without effect,
-    with the reason."""
+    """The gate's verdict. `allowed`: URNs of findings that somebody agreed to; `patterns`: by pattern the URNs that it
+    agreed to; `unused`: each consent without effect, with the reason."""
 
     preview: Preview
     findings: tuple[Finding, ...]
     allowed: frozenset[str]
+    patterns: Mapping[str, tuple[str, ...]]
     unused: tuple[str, ...] = ()
 
     @property
@@ -223,31 +226,26 @@ class Verdict:
 
 
 def judge(preview: Preview, allow: Sequence[str] = (), consents: Sequence[str] = ()) -> Verdict:
-    """Find the losses of the preview. Each of `allow` and of `consents` is the logical name or URN of one finding.
+    """Find the losses of the preview. Each of `allow` and of `consents` is the logical name or URN of one finding, or a
+    pattern (tools/gate_consent.py).
 
-    One in `allow` that does not match exactly one finding raises AllowError. A consent is older than the preview, and
+    One in `allow` that does not say exactly what it is for raises AllowError. A consent is older than the preview, and
     an interrupted update may have deleted its resource: then it is only noted.
     """
     order = {guarded: place for place, guarded in enumerate(GUARDED)}
     findings = tuple(sorted(_findings(preview), key=lambda each: (order[each.guarded], each.urn)))
-    allowed, unused = {_named(findings, name, "--allow") for name in allow}, []
+    meant = {name: consented(findings, name, "--allow", older=False) for name in allow}
+    unused = []
     for name in consents:
         try:
-            allowed.add(_named(findings, name, "consent to"))
+            meant[name] = consented(findings, name, "consent to", older=True)
         except AllowError as error:
             unused.append(str(error))
-    return Verdict(preview, findings, frozenset(allowed), tuple(unused))
-
-
-def _named(findings: Sequence[Finding], name: str, what: str) -> str:
-    """The URN of the one finding of that name. Raises AllowError; `what` begins its message."""
-    matching = [finding.urn for finding in findings if name in (finding.name, finding.urn)]
-    if len(matching) == 1:
-        return matching[0]
-    if matching:
-        raise AllowError(f"{what} {name} means several resources; write one's URN: {', '.join(matching)}")
-    there = ", ".join(finding.name for finding in findings) or "nothing"
-    raise AllowError(f"{what} {name} names nothing that this preview gives up, which is: {there}")
+    names = {finding.name for finding in findings}
+    patterns = {name: urns for name, urns in meant.items() if "*" in name and name not in names}
+    return Verdict(
+        preview, findings, frozenset(urn for urns in meant.values() for urn in urns), patterns, tuple(unused)
+    )
 
 
 def _findings(preview: Preview) -> Iterator[Finding]:
@@ -264,7 +262,7 @@ def _findings(preview: Preview) -> Iterator[Finding]:
     for step in preview.steps:
         guarded = _guard(step)
         if guarded and step.effect is Effect.UPDATE and step.urn not in lost:
-            if anew := tuple(f"{path}{_change(step, path)}" for path in _remaking(step)):
+            if anew := tuple(_in_words(step, _remaking(step), values=True)):
                 yield _of_update(step, guarded, "updated: its hosts are made anew", anew)
             elif fewer := tuple(_fewer_hosts(step)):
                 yield _of_update(step, guarded, "updated: it loses hosts", fewer)
@@ -330,17 +328,17 @@ def _lost_objects(step: Step) -> Iterator[str]:
 
 def _deleted_at(bucket: dict[str, Any]) -> float | None:
     """The age in days at which a bucket's objects are deleted."""
-    rules = [rule for rule in bucket.get("lifecycleRules") or () if _value(rule, "action.type") == "Delete"]
-    ages = [age for rule in rules if isinstance(age := _value(rule, "condition.age"), int | float)]
+    rules = [rule for rule in bucket.get("lifecycleRules") or () if value(rule, "action.type") == "Delete"]
+    ages = [age for rule in rules if isinstance(age := value(rule, "condition.age"), int | float)]
     return min(ages, default=None)
 
 
 def _first_number(inputs: dict[str, Any], keys: Sequence[str]) -> tuple[str, float] | None:
     """The first of the properties that states a number, and that number."""
     for key in keys:
-        value = _value(inputs, key)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return key, value
+        found = value(inputs, key)
+        if isinstance(found, int | float) and not isinstance(found, bool):
+            return key, found
     return None
 
 
@@ -349,10 +347,23 @@ def _causes(steps: Sequence[Step], guarded: Guarded, lost: dict[str, list[Step]]
     step = next((step for step in steps if step.detailed_diff or step.replace_reasons), steps[0])
     forcing = [path for path, diff in (step.detailed_diff or {}).items() if diff.kind.endswith("-replace")]
     forcing = forcing or list(step.replace_reasons or ())
-    for path in forcing:
-        yield path + (_change(step, path) if guarded.name in SPOKEN else "")
+    yield from _in_words(step, forcing, values=guarded.name in SPOKEN)
+    for urn in _supports(step) if step.type in MADE_OF_TEMPLATES else ():
+        yield from (words for each in lost.get(urn, ())[:1] for words in _of_template(each))
     if not forcing:
         yield from (f"follows {lost[urn][0].name}" for urn in _supports(step) if urn in lost)
+
+
+def _in_words(step: Step, paths: Iterable[str], *, values: bool) -> Iterator[str]:
+    """Changed properties, in the words of the stack file where there are any; `values`: with what they change to."""
+    for words, path in in_words(step, paths) if values else ((path, path) for path in paths):
+        yield words if path is None or not values else f"{path}{_change(step, path)}"
+
+
+def _of_template(step: Step) -> Iterator[str]:
+    """What changes of the hosts of a template: a template is replaced as a whole, so its group names no property."""
+    if step.type == TEMPLATE:
+        yield from (words for words, path in in_words(step, step.detailed_diff or ()) if path is None)
 
 
 def _supports(step: Step) -> tuple[str, ...]:
@@ -370,17 +381,10 @@ def _change(step: Step, path: str) -> str:
 
 def _scalar(inputs: dict[str, Any], path: str) -> str | None:
     """The value at a dotted path, as text; None where there is none, or none that fits into a line."""
-    value = _value(inputs, path)
-    if value == UNKNOWN:
+    found = value(inputs, path)
+    if found == UNKNOWN:
         return "known after the update"
-    return str(value) if isinstance(value, str | int | float) else None
-
-
-def _value(inputs: dict[str, Any], path: str) -> Any:
-    value: Any = inputs
-    for key in path.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
+    return str(found) if isinstance(found, str | int | float) else None
 
 
 def _unprotected(step: Step) -> Iterator[str]:

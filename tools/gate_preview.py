@@ -5,6 +5,7 @@ changes, not unchanged resources, and no violations of policies.
 """
 
 import json
+import sys
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ OTHER_FILES = {
     "resourcePlans": "an update plan of --save-plan",
     "sequence": "an event stream; unset PULUMI_ENABLE_STREAMING_JSON_PREVIEW",
 }
+STANDARD_INPUT = Path("-")
 EXPECTED = "expected the output of `pulumi preview --json`"
 
 
@@ -135,13 +137,29 @@ class Preview(_Part):
 
 
 def read(path: Path) -> Preview:
-    """Read a preview; raises PreviewError for anything else."""
+    """Read a preview, from standard input if the path is `-`; raises PreviewError for anything else."""
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8") if path != STANDARD_INPUT else _standard_input()
     except (OSError, UnicodeDecodeError) as error:
         raise PreviewError(
-            f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}"
+            f"{_said(path)} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}"
         ) from None
+    return _preview(text, _said(path))
+
+
+def _said(path: Path) -> str:
+    return "standard input" if path == STANDARD_INPUT else str(path)
+
+
+def _standard_input() -> str:
+    """All of it. A terminal gives no preview, and would be waited for without a word."""
+    if sys.stdin.isatty():
+        raise PreviewError(f"standard input is a terminal; {EXPECTED}, as in `pulumi preview --json | ... gate -`")
+    return sys.stdin.buffer.read().decode("utf-8")
+
+
+def _preview(text: str, path: str) -> Preview:
+    """`path`: where the text is from, for messages."""
     try:
         preview = Preview.model_validate(_document(text))
     except json.JSONDecodeError as error:

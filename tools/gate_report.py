@@ -1,12 +1,15 @@
 """A verdict of the gate as Markdown for a pull request, and as JSON for machines."""
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from plan.slices import HOURS_PER_MONTH
+from plan.words import counted
 from tools.gate import Finding, Verdict
+from tools.gate_consent import kind_of, numbered, stem_of
 from tools.gate_preview import Effect, Preview
 from tools.gate_totals import Totals, UnknownTotalsError, after, before
 
@@ -30,14 +33,18 @@ def resources(preview: Preview) -> dict[str, Counter[Effect]]:
 
 
 def as_json(verdict: Verdict) -> str:
-    """`{stack, passes, problems, findings, resources, before, after, notes}`; `before` and `after` are
-    `{slices, hosts, chips, price_per_hour_usd, unpriced, quotas}`, or `{unknown}` with the reason."""
+    """`{stack, passes, problems, findings, patterns, resources, before, after, notes}`.
+
+    `patterns`: by pattern the URNs that it agreed to. `before` and `after` are `{slices, hosts, chips,
+    price_per_hour_usd, unpriced, quotas}`, or `{unknown}` with the reason.
+    """
     return json.dumps(
         {
             "stack": _stack(verdict.preview),
             "passes": verdict.passes,
             "problems": verdict.problems,
             "findings": [_finding(finding, verdict) for finding in verdict.findings],
+            "patterns": {pattern: list(urns) for pattern, urns in verdict.patterns.items()},
             "resources": {
                 type_: {effect.name.lower(): counts[effect] for effect in SHOWN}
                 for type_, counts in resources(verdict.preview).items()
@@ -93,6 +100,7 @@ def as_markdown(verdict: Verdict, commit: str | None = None) -> str:
         _findings("Stopped", verdict.stopped),
         _how_to_allow(verdict, commit),
         _findings("Agreed to", [each for each in verdict.findings if each.urn in verdict.allowed]),
+        _patterns(verdict),
         *_comparison(verdict.preview),
         _resources(verdict.preview),
         _notes(verdict),
@@ -117,14 +125,29 @@ def _findings(title: str, findings: Sequence[Finding]) -> str:
         return ""
     rows = [
         (
-            f"{each.effect.value} {each.guarded.name}",
-            f"{_code(each.name)} is {each.outcome}",
-            "; ".join(map(_code, each.causes)) or _no_cause(each),
-            each.loss,
+            f"{first.effect.value} {first.guarded.name}",
+            f"{_code(_names(alike))} {'is' if len(alike) == 1 else f'({len(alike)}) are'} {first.outcome}",
+            "; ".join(map(_code, first.causes)) or _no_cause(first),
+            first.loss,
         )
-        for each in findings
+        for alike in _alike(findings)
+        for first in alike[:1]
     ]
     return f"**{title}**\n\n" + _table(("kind", "what", "because of", "with it goes"), rows)
+
+
+def _alike(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Findings that differ only by the number at the end of their names, as the slices of one group, are one row."""
+    rows: dict[Any, list[Finding]] = {}
+    for each in findings:
+        stem = stem_of(each.name)
+        alike = each.urn if stem is None else (kind_of(each), stem, each.outcome, each.causes, each.loss)
+        rows.setdefault(alike, []).append(each)
+    return list(rows.values())
+
+
+def _names(alike: Sequence[Finding]) -> str:
+    return _clipped(alike[0].name if len(alike) == 1 else numbered([each.name for each in alike]))
 
 
 def _no_cause(finding: Finding) -> str:
@@ -137,9 +160,9 @@ def _how_to_allow(verdict: Verdict, commit: str | None) -> str:
     """Lines that tools/consent.py accepts, ready to copy; without a pull request the command's options."""
     if not verdict.stopped or verdict.problems:
         return ""
-    names = [verdict.handle(finding) for finding in verdict.stopped[:MOST_ROWS]]
+    names = list(_handles(verdict))[:MOST_ROWS]
     if commit is None:
-        how, lines = "Where that is meant, the gate once more with", [f"--allow {name}" for name in names]
+        how, lines = "Where that is meant, the gate once more with", [f"--allow {shlex.quote(name)}" for name in names]
     else:
         how = (
             "Where that is meant: a comment with these lines, by somebody who may write here and wrote no part of the "
@@ -147,6 +170,28 @@ def _how_to_allow(verdict: Verdict, commit: str | None) -> str:
         )
         lines = [f"/allow {_stack(verdict.preview)}/{name} @{commit}" for name in names]
     return "\n".join([how, "", "```text", *lines, "```"])
+
+
+def _handles(verdict: Verdict) -> Iterator[str]:
+    """What to write to allow what is stopped: a pattern where it means just these, else a name or URN for each."""
+    for alike in _alike(verdict.stopped):
+        stem, urns = stem_of(alike[0].name), {each.urn for each in alike}
+        same = [each for each in verdict.findings if stem is not None and stem_of(each.name) == stem]
+        others = {each.urn for each in same} - urns
+        if len(alike) > 1 and others <= verdict.allowed and len({kind_of(each) for each in same}) == 1:
+            yield f"{stem}*({len(same)})"
+        else:
+            yield from map(verdict.handle, alike)
+
+
+def _patterns(verdict: Verdict) -> str:
+    """What each pattern agreed to, one by one: nobody should have to guess."""
+    names = {finding.urn: finding.name for finding in verdict.findings}
+    return "\n".join(
+        f"- {_code(pattern)} agrees to {counted(len(urns), 'resource')}: "
+        + _code(_clipped(numbered([names[urn] for urn in urns])))
+        for pattern, urns in verdict.patterns.items()
+    )
 
 
 def _comparison(preview: Preview) -> Iterator[str]:
@@ -168,7 +213,10 @@ def _comparison(preview: Preview) -> Iterator[str]:
     ]
     for metric, region in sorted(old.quotas | new.quotas):
         rows.append(_numbers(f"quota {metric} in {region}", old.quotas[metric, region], new.quotas[metric, region]))
-    yield _table(("while all run", "before", "after", "change"), rows)
+    if changed := [row for row in rows if row[1] != row[2] or "unknown" in row]:
+        yield _table(("while all run", "before", "after", "change"), changed)
+    if kept := [f"{row[0]} {row[1]}" for row in rows if row not in changed]:
+        yield f"Unchanged while all run: {', '.join(kept)}."
     unpriced = sorted({*old.unpriced, *new.unpriced})
     if unpriced:
         yield f"No price is known for {', '.join(map(_code, unpriced))}; `prices` of the platform can name one."
@@ -190,14 +238,18 @@ def _numbers(name: str, old: float | None, new: float | None, form: str = ",") -
 
 
 def _resources(preview: Preview) -> str:
-    rows = [
-        (_code(type_), *(str(counts[effect] or "") for effect in SHOWN)) for type_, counts in resources(preview).items()
-    ]
+    touched = resources(preview)
     same = (preview.change_summary or {}).get("same", 0)
-    if not rows:
-        return f"All {same} resources stay as they are." if same else ""
-    titles = ("resources", *(f"{effect.value} {effect.name.lower()}" for effect in SHOWN))
-    return _table(titles, rows) + (f"\n\n{same} stay as they are." if same else "")
+    if not touched:
+        return _kept(same)
+    shown = [effect for effect in SHOWN if any(counts[effect] for counts in touched.values())]
+    rows = [(_code(type_), *(str(counts[effect] or "") for effect in shown)) for type_, counts in touched.items()]
+    titles = ("resources", *(f"{effect.value} {effect.name.lower()}" for effect in shown))
+    return _table(titles, rows) + (f"\n\n{_kept(same)}" if same else "")
+
+
+def _kept(same: int) -> str:
+    return f"{counted(same, 'resource')} {'stays as it is' if same == 1 else 'stay as they are'}." if same else ""
 
 
 def _notes(verdict: Verdict) -> str:

@@ -289,6 +289,7 @@ def _platform() -> Iterator[Row]:
     price = {"usd_per_chip_hour": 2.5, "as_of": "2026-06-01", "source": "contract"}
     yield both({"prices.v6e": price}, NOTHING, words=PRICES)
     yield both({"prices.v6e.spot_usd_per_chip_hour": 1.5}, NOTHING, {"prices.v6e": price}, PRICES)
+    yield both({"prices.v6e.flex_start_usd_per_chip_hour": 2}, NOTHING, {"prices.v6e": price}, PRICES)
     yield both({"network.mtu": 1500}, IN_PLACE)
     yield both({"network.nodes_cidr": "10.0.0.0/19"}, IN_PLACE, words="`network.nodes_cidr`: a larger range around it")
     yield both({"network.nodes_cidr": "10.1.0.0/20"}, ANOTHER_CLUSTER, words="`network.nodes_cidr`: another range")

@@ -295,6 +295,14 @@ def test_own_prices_take_the_place_of_list_prices() -> None:
     assert one(spec, prices={"v6e": rate}).price_per_hour == 32
     assert one(spec | {"capacity": "spot"}, prices={"v6e": rate}).price_per_hour is None
     assert one(spec | {"capacity": "spot"}, prices={"v6e": rate | {"spot_usd_per_chip_hour": 0.5}}).price_per_hour == 8
+    flex = spec | {"capacity": "flex-start"}
+    assert (one(flex).price_per_hour, one(flex).price_is_upper_bound) == (one(spec).price_per_hour, True)
+    bound = one(flex, prices={"v6e": rate})
+    assert (bound.price_per_hour, bound.price_is_upper_bound) == (32, True)
+    own = one(flex, prices={"v6e": rate | {"flex_start_usd_per_chip_hour": 1.5}})
+    assert (own.price_per_hour, own.price_is_upper_bound) == (24, False)
+    assert not one(spec).price_is_upper_bound
+    assert not one(spec | {"capacity": "spot"}).price_is_upper_bound
 
 
 @pytest.mark.parametrize(

@@ -211,6 +211,16 @@ ERRORS = [
     ),
 ]
 
+
+def shared_by(**written: dict[str, Any]) -> dict[str, Any]:
+    """Queues of slices `s`, each with a namespace of its own and no other."""
+    found = {
+        name: {"namespaces": [name], "slices": {"s": queue["s"]}, **{key: queue[key] for key in queue if key != "s"}}
+        for name, queue in written.items()
+    }
+    return {"namespaces": [], "queues": found}
+
+
 FLEX = {"machine_type": "ct6e-standard-1t", "topology": "1x1", "capacity": "flex-start"}
 WARNINGS = [
     Case(
@@ -228,6 +238,54 @@ WARNINGS = [
         "recreates them",
         "only when its jobs may stop",
         (FLEX | {"capacity": "spot"}, {"cluster": SELF_MANAGED}),
+    ),
+    Case(
+        "slices-unowned",
+        (V6E | {"count": 3}, shared_by(a={"s": 2})),
+        "slices.s",
+        "1 of 3 slices belongs to no queue: Kueue gives out only what queues own, for 43.20 USD/h",
+        "raise a queue's share of s, or lower slices.s.count",
+        (V6E | {"count": 3}, shared_by(a={"s": 2}, b={"s": 1})),
+    ),
+    Case(
+        "queue-out-of-reach",
+        (V6E, shared_by(a={"s": 1}, b={"s": 0})),
+        "queues.b.slices.s",
+        "never gets a slice of s: the queue owns none, and may not borrow",
+        "or write borrow: true",
+        (V6E, shared_by(a={"s": 1}, b={"s": 0, "borrow": True})),
+    ),
+    Case(
+        "queue-out-of-reach",
+        (V6E, shared_by(a={"s": 1, "cohort": "x"}, b={"s": 0, "borrow": True})),
+        "queues.b.slices.s",
+        "the queue owns none, and no other queue of cohort tpu lends any",
+        "put a queue that owns some into tpu",
+        (V6E, shared_by(a={"s": 1, "cohort": "x"}, b={"s": 0, "borrow": True, "cohort": "x"})),
+    ),
+    Case(
+        "lonely-cohort",
+        (V6E | {"count": 2}, shared_by(a={"s": 1}, b={"s": 1, "borrow": True, "cohort": "b"})),
+        "queues.b.borrow",
+        "has no effect: the queue is alone in cohort b",
+        "put queues that share slices into one cohort",
+        (V6E | {"count": 2}, shared_by(a={"s": 1, "cohort": "b"}, b={"s": 1, "borrow": True, "cohort": "b"})),
+    ),
+    Case(
+        "lonely-cohort",
+        (V6E | {"count": 2}, shared_by(a={"s": 1, "lend": False}, b={"s": 1, "borrow": True})),
+        "queues.b.borrow",
+        "has no effect: no other queue of cohort tpu lends its slices",
+        "leave it out",
+        (V6E | {"count": 2}, shared_by(a={"s": 1}, b={"s": 1, "borrow": True})),
+    ),
+    Case(
+        "lonely-cohort",
+        (V6E | {"count": 2}, shared_by(a={"s": 1}, b={"s": 1, "cohort": "ab"})),
+        "queues.b.cohort",
+        "is alone in cohort ab: it neither borrows nor lends",
+        "name another queue's cohort",
+        (V6E | {"count": 2}, shared_by(a={"s": 1}, b={"s": 1})),
     ),
     Case(
         "topology-aware",

@@ -105,7 +105,7 @@ def test_the_gate_stops_what_gives_up_capacity_and_passes_what_does_not(
     for finding in reshaped["findings"]:
         if finding["name"] in POOLS:
             assert finding["operation"] == "replace"
-            assert finding["causes"] == ["placementPolicy.tpuTopology: 2x4 -> 4x4"]
+            assert finding["causes"] == ["topology: 2x4 -> 4x4"]
     assert (reshaped["before"]["chips"], reshaped["after"]["chips"]) == (17, 33)
     assert judged(previewed("--show-replacement-steps")) == reshaped, "the engine's longer account changes nothing"
     assert names(judged(preview, "slices-train-1")) == {"slices-train-0", OLD_FLAVOR}
@@ -113,11 +113,13 @@ def test_the_gate_stops_what_gives_up_capacity_and_passes_what_does_not(
     assert refused.exit_code == 2
     assert "slices-serve-0" in refused.stderr
     assert judged(preview, *POOLS, OLD_FLAVOR)["passes"]
+    assert judged(preview, "slices-train-*(2)", OLD_FLAVOR)["passes"]
 
     summary = tmp_path / "summary.md"
     assert gate(preview, "--markdown", str(summary)).stdout == summary.read_text()
     for words in (
-        "`slices-train-0` is replaced",
+        "`slices-train-0 to slices-train-1` (2) are replaced",
+        "--allow 'slices-train-*(2)'",
         "| chips | 17 | 33 | +16 |",
         "| USD per hour | 22.95 | 44.55 | +21.60 |",
     ):

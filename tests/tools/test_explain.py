@@ -1,6 +1,7 @@
 """`python -m tools explain`: what people read, what machines read, and how it fails."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -42,13 +43,19 @@ def test_json(stack_file: Any) -> None:
         "cluster",
         "inside",
         "slices",
+        "waits",
+        "from_the_start",
+        "on_demand",
         "policies",
         "groups",
+        "queues",
+        "unowned_slices",
         "teams",
         "images",
         "monitoring",
+        "quotas",
         "totals",
-        "idle_price_per_hour_usd",
+        "costs_per_hour_usd",
         "warnings",
     ]
     assert document["cluster"] == {"kind": "gke", "backend": "gke", "location": "us-east5"}
@@ -75,8 +82,15 @@ def test_json(stack_file: Any) -> None:
         "provisioning": "fixed",
         "pools": [{"nodes": 4, "min": None, "max": None}] * 2,
         "group_price_per_hour_usd": 86.4,
+        "group_price_is_upper_bound": False,
         "group_quota": None,
     }
+    assert by_name["batch"]["group_price_is_upper_bound"]
+    assert document["waits"]["batch"] == "up to 365 days"
+    assert document["from_the_start"]["slices"] == {"iron": 2, "serve": 3, "train": 8}
+    assert document["from_the_start"]["cpu_pools"][0]["name"] == "system"
+    assert document["on_demand"].keys() == {"batch"}
+    assert (document["queues"], document["unowned_slices"]) == ({}, {})
     assert by_name["batch"]["pools"] == [{"nodes": None, "min": 0, "max": 4}]
     assert by_name["serve"]["placement"] is None
     assert by_name["serve"]["group_quota"] == {
@@ -146,7 +160,7 @@ def test_table_without_gke(without_gke: Path) -> None:
     output = explain("-f", without_gke).output
     for text in (
         "self-managed Kubernetes 1.34.2, control plane on 3 machines in us-east5, slices in us-east5-b",
-        "reservation, all hosts at once",
+        "all hosts at once",
         "minutes if the reservation is free",
         "up to an hour",
     ):
@@ -261,6 +275,94 @@ def test_mermaid_joins_policies_to_their_slices(stack_file: Any, cluster: dict[s
     assert lines[0] == "flowchart LR"
     (box,) = [line.split("[")[0].split()[-1] for line in lines if '["iron<br/>' in line]
     assert f"  policy_tpu_2x2x2 -.-> {box}" in lines
+
+
+SHARED: dict[str, Any] = {
+    "slices": {
+        "train": V6E | {"count": 4, "capacity": "spot"},
+        "serve": {"machine_type": "ct6e-standard-1t", "topology": "1x1", "count": 3, "capacity": "spot"},
+        "batch": V6E | {"capacity": "flex-start"},
+    },
+    "queues": {
+        "research": {
+            "namespaces": ["a", "b", "c", "d"],
+            "slices": {"train": 2, "serve": 1},
+            "borrow": True,
+            "weight": 3,
+        },
+        "product": {"namespaces": ["p"], "slices": {"train": 1}},
+    },
+}
+
+
+def test_people_read_who_gets_which_slices(stack_file: Any) -> None:
+    lines = explain("-f", stack_file(**SHARED)).output.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("queue "))
+    assert [line.split() for line in lines[at : at + 5] if "\N{BOX DRAWINGS LIGHT HORIZONTAL}" not in line] == [
+        ["queue", "namespaces", "owns", "can", "reach", "weight"],
+        ["product", "p", "1", "x", "train", "1", "1"],
+        ["research", "a,", "b,", "c", "and", "1", "more", "1", "x", "serve", "1", "3"],
+        ["2", "x", "train", "3,", "1", "borrowed"],
+    ]
+    text = " ".join(" ".join(lines).split())
+    assert any("43.20 USD/h" in line and "at most" in before for before, line in pairwise(lines))
+    for words in (
+        "cohort tpu: product, research lend each other",
+        "in no queue: 1 slice of train; pods in tpu-workloads can use them past the queues",
+        "in no queue: 2 slices of serve",
+        "from the start: slices serve (3 hosts), train (16 hosts); CPU nodes system (2 to 10 x e2-standard-4)",
+        "on demand: batch: from the start node pools without hosts; GKE adds",
+        "at most: flex-start and queued are sold below the list price",
+        "1 of 4 slices belongs to no queue: Kueue gives out only what queues own, for 21.60 USD/h",
+    ):
+        assert words in text, words
+
+
+def test_machines_read_the_same_of_queues(stack_file: Any) -> None:
+    document = json.loads(explain("-f", stack_file(**SHARED), "--json").output)
+    assert document["queues"]["research"] == {
+        "cohort": "tpu",
+        "namespaces": ["a", "b", "c", "d"],
+        "weight": 3,
+        "borrow": True,
+        "lend": True,
+        "slices": [
+            {"groups": ["serve"], "owns": 1, "lent": 0, "most": 1},
+            {"groups": ["train"], "owns": 2, "lent": 1, "most": 3},
+        ],
+    }
+    assert document["unowned_slices"] == {"train": 1, "serve": 2, "batch": 1}
+    assert document["costs_per_hour_usd"] == {"idle": 90.45, "full": 133.65, "is_upper_bound": True}
+    assert document["quotas"] == [
+        {
+            "metric": "PREEMPTIBLE-TPU-V6E-per-project-region",
+            "region": "us-east5",
+            "chips": 16 + 3 + 64,
+            "slices": ["batch", "serve", "train"],
+        }
+    ]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("stack", ["dev", "blueprint", "gce", "ondemand", "provisioner", "team", "recipe"])
+def test_no_line_is_wider_than_the_terminal_and_no_word_is_cut(stack: str, width: int) -> None:
+    result = CliRunner(env={"COLUMNS": str(width)}).invoke(app, ["explain", "-s", stack])
+    assert max(map(len, result.output.splitlines())) <= width
+    document = json.loads(explain("-s", stack, "--json").output)
+    for plan in document["slices"]:
+        for word in (plan["name"], plan["machine_type"], plan["capacity"]):
+            assert word in result.output
+        if plan["provisioning"] != "fixed":
+            assert plan["provisioning"] in result.output
+
+
+def test_the_same_warning_is_given_once_with_all_its_places(stack_file: Any) -> None:
+    bare = {f"s{number}": V6E for number in range(20)}
+    text = explain("-f", stack_file(bare)).output
+    assert text.count("on-demand is assumed") == 1
+    assert "also slices.s1.capacity" in text
+    assert "and 13 more" in text
+    assert len(json.loads(explain("-f", stack_file(bare), "--json").output)["warnings"]) >= 20
 
 
 TEAMS: dict[str, Any] = {

@@ -183,7 +183,7 @@ def test_the_steps_of_a_replacement_are_one_finding(gate: Any) -> None:
                 **states({"nodeConfig": {"machineType": "a"}}, {"nodeConfig": {"machineType": "b"}}),
                 "detailedDiff": {"nodeConfig.machineType": {"kind": "update-replace"}, "nodeCount": {"kind": "update"}},
             },
-            ["nodeConfig.machineType: a -> b"],
+            ["machine_type: a -> b"],
         ),
         (
             {**states({"zone": "z"}, {"zone": UNKNOWN}), "replaceReasons": ["zone"]},
@@ -256,8 +256,182 @@ def test_an_ambiguous_allowance_asks_for_the_urn(gate: Any) -> None:
     result = gate(content, "--allow", "a")
     assert result.exit_code == 2
     assert urn(CLUSTER, "a") in result.stderr
-    assert f"\n--allow {urn(CLUSTER, 'a')}\n" in gate(content).stdout
+    assert f"\n--allow '{urn(CLUSTER, 'a')}'\n" in gate(content).stdout
     assert gate(content, "--allow", urn(CLUSTER, "a"), "--allow", urn(POOL, "a")).exit_code == 0
+
+
+def lost(*names: str, op: str = "delete", type_: str = POOL) -> list[Json]:
+    return [step(op, type_, name) for name in names]
+
+
+def allowed(result: Result) -> set[str]:
+    return {each["name"] for each in json.loads(result.stdout)["findings"] if each["allowed"]}
+
+
+SLICES = [f"slices-train-{index}" for index in (*range(12), 20)]
+
+
+def test_a_pattern_is_for_the_numbers_of_one_name(gate: Any) -> None:
+    others = [
+        "slices-train-big-0",
+        "slices-training-0",
+        "slices-train-01",
+        "slices-train-1-0",
+        "slices-train-x",
+        "slices-train-",
+    ]
+    content = document(*lost(*SLICES, *others))
+    for form in ("slices-train-*", "slices-train-*(13)", "slices-train-*(99)"):
+        for option in ("--allow", "--consent"):
+            if (form, option) != ("slices-train-*", "--consent"):
+                assert allowed(gate(content, option, form, "--json")) == set(SLICES), (form, option)
+    summary = gate(content, "--allow", "slices-train-*(13)").stdout
+    assert (
+        "- `slices-train-*(13)` agrees to 13 resources: `slices-train-0 to slices-train-11, slices-train-20`" in summary
+    )
+    assert "| - slice | `slices-train-0 to slices-train-11, slices-train-20` (13) are deleted |" in summary
+    patterns = json.loads(gate(content, "--allow", "slices-train-*", "--json").stdout)["patterns"]
+    assert patterns == {"slices-train-*": [urn(POOL, name) for name in sorted(SLICES)]}
+
+
+def test_the_gate_prints_the_pattern_that_it_takes(gate: Any) -> None:
+    content = document(*lost(*SLICES, "slices-big-0"), *lost("queue-0", "queue-1", type_=EXAMPLES["queue"]))
+    summary = gate(content, "--commit", "abc").stdout
+    block = summary.partition("```text\n")[2].partition("\n```")[0].splitlines()
+    handles = ["slices-big-0", "slices-train-*(13)", "queue-*(2)"]
+    assert block == [f"/allow prod/{handle} @abc" for handle in handles]
+    by_hand = gate(content).stdout.partition("```text\n")[2].partition("\n```")[0].splitlines()
+    assert by_hand == ["--allow slices-big-0", "--allow 'slices-train-*(13)'", "--allow 'queue-*(2)'"], (
+        "quoted for a shell"
+    )
+    assert gate(content, *(word for handle in handles for word in ("--consent", handle))).exit_code == 0
+    rest = gate(content, "--allow", SLICES[0]).stdout
+    assert "--allow 'slices-train-*(13)'" in rest, "what is allowed already does not need another form"
+
+
+@pytest.mark.parametrize(
+    ("steps", "pattern", "why"),
+    [
+        (lost(*SLICES), "slices-train-*", "does not say for how many"),
+        (lost(*SLICES), "slices-train-*(12)", "means 13 resources, and not 12 at most"),
+        (lost(*SLICES), "slices-train-*(0)", "is no pattern"),
+        (lost(*SLICES), "slices-train-*(013)", "is no pattern"),
+        (lost(*SLICES), "slices-train-*(-1)", "is no pattern"),
+        (lost(*SLICES), "slices-train-*(1e9)", "is no pattern"),
+        (lost(*SLICES), "slices-train-*(13)x", "is no pattern"),
+        (lost(*SLICES), "slices-*-0(99)", "is no pattern"),
+        (lost(*SLICES), "slices-*(99)", "names nothing"),
+        (lost(*SLICES), "*(99)", "is no pattern"),
+        (lost(*SLICES), "-*(99)", "is no pattern"),
+        (lost(*SLICES), "**(99)", "is no pattern"),
+        (lost(*SLICES), "slices-*-*(99)", "is no pattern"),
+        (lost(*SLICES), "slices-train*(99)", "is no pattern"),
+        (lost(*SLICES), "slices-train-?(99)", "names nothing"),
+        (lost(*SLICES), "slices-train-[0-9](99)", "names nothing"),
+        (lost(*SLICES), "SLICES-TRAIN-*(99)", "names nothing"),
+        (lost(*SLICES), urn(POOL, "slices-train-*(99)"), "names nothing"),
+        (lost(*SLICES), "slices-train-*\n(99)", "is no pattern"),
+        (lost("a-0") + lost("a-1", type_=CLUSTER), "a-*(2)", "resources of several types"),
+        (lost("a-0", type_=SECRET) + lost("a-0"), "a-*(2)", "resources of several types"),
+        (lost("a-\u0661", "a-\u00b2"), "a-*(2)", "names nothing"),
+        (lost("a-0", op="update"), "a-*(2)", "names nothing"),
+        ([], "a-*(2)", "which is: nothing"),
+    ],
+)
+def test_a_pattern_that_says_too_little_consents_to_nothing(
+    gate: Any, steps: list[Json], pattern: str, why: str
+) -> None:
+    consent = gate(document(*steps), "--consent", pattern, "--json")
+    assert allowed(consent) == set()
+    assert json.loads(consent.stdout)["patterns"] == {}
+    assert any(why in note for note in json.loads(consent.stdout)["notes"]), consent.stdout
+    if "how many" not in why:
+        assert gate(document(*steps), "--allow", pattern).exit_code == 2
+
+
+def test_a_pattern_is_no_pattern_where_a_resource_has_that_name(gate: Any) -> None:
+    content = document(*lost("a-*", "a-0", "a-1", "a-*(2)"))
+    assert allowed(gate(content, "--consent", "a-*", "--json")) == {"a-*"}
+    result = gate(content, "--consent", "a-*(2)", "--json")
+    assert (allowed(result), json.loads(result.stdout)["patterns"]) == ({"a-*(2)"}, {})
+
+
+def test_a_consent_does_not_grow_with_the_slices(gate: Any) -> None:
+    """Between the consent and the deployment another pull request doubles the slices: nobody has agreed to these."""
+    assert gate(document(*lost("a-0", "a-1")), "--consent", "a-*(2)").exit_code == 0
+    assert gate(document(*lost("a-1")), "--consent", "a-*(2)").exit_code == 0, "a deployment that stopped half-way"
+    grown = gate(document(*lost("a-0", "a-1", "a-2")), "--consent", "a-*(2)", "--json")
+    assert (grown.exit_code, allowed(grown)) == (1, set())
+    twice = gate(document(*lost("a-0", "a-1", "a-2")), "--consent", "a-*(2)", "--consent", "a-*(1)", "--json")
+    assert allowed(twice) == set(), "consents do not add up"
+
+
+NODE = {"spot": True, "reservationAffinity": {"consumeReservationType": "NO_RESERVATION"}}
+RESERVED = {"consumeReservationType": "SPECIFIC_RESERVATION", "values": ["res-a"]}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "paths", "causes"),
+    [
+        (
+            {"nodeConfig": NODE},
+            {"nodeConfig": {**NODE, "spot": None, "flexStart": True, "maxRunDuration": "86400s"}},
+            ["nodeConfig.spot", "nodeConfig.flexStart", "nodeConfig.maxRunDuration"],
+            ["capacity: spot -> flex-start", "nodeConfig.maxRunDuration"],
+        ),
+        (
+            {"nodeConfig": NODE},
+            {"nodeConfig": {"reservationAffinity": RESERVED}},
+            ["nodeConfig.spot", "nodeConfig.reservationAffinity.values", "nodeConfig.reservationAffinity.key"],
+            ["capacity: spot -> reservation res-a"],
+        ),
+        (
+            {"nodeConfig": {"flexStart": True}},
+            {"nodeConfig": {"flexStart": True}, "queuedProvisioning": {"enabled": True}},
+            ["queuedProvisioning"],
+            ["capacity: flex-start -> queued"],
+        ),
+        ({"nodeConfig": {}}, {"nodeConfig": {}}, ["nodeConfig.spot"], ["nodeConfig.spot"]),
+        (
+            {"placementPolicy": {"tpuTopology": "2x4"}, "nodeLocations": ["a"]},
+            {"placementPolicy": {"tpuTopology": "4x4"}, "nodeLocations": ["b"]},
+            ["placementPolicy.tpuTopology", "nodeLocations"],
+            ["topology: 2x4 -> 4x4", "zone: a -> b"],
+        ),
+    ],
+)
+def test_a_cause_is_in_the_words_of_the_stack_file(
+    gate: Any, old: Json, new: Json, paths: list[str], causes: list[str]
+) -> None:
+    diff = {path: {"kind": "update-replace"} for path in paths}
+    content = document(step("replace", detailedDiff=diff, **states(old, new)))
+    [finding] = json.loads(gate(content, "--json").stdout)["findings"]
+    assert finding["causes"] == causes
+
+
+def test_a_group_says_what_changes_in_its_template(gate: Any) -> None:
+    group, template = EXAMPLES["slice"], "gcp:compute/instanceTemplate:InstanceTemplate"
+    before = {"scheduling": {"provisioningModel": "SPOT"}, "metadata": {"key": "hush"}}
+    after = {"scheduling": {"provisioningModel": "FLEX_START"}, "metadata": {"key": "hush-2"}}
+    diff = {"scheduling.provisioningModel": {"kind": "update-replace"}, "metadata": {"kind": "update-replace"}}
+    made = step("replace", template, "slices-train-template-train", detailedDiff=diff, **states(before, after))
+    state = {"custom": True, "inputs": {}, "dependencies": [made["urn"]]}
+    replaced = step("replace", group, oldState=state, newState=state, replaceReasons=["versions"])
+    result = gate(document(made, replaced), "--json")
+    [finding] = json.loads(result.stdout)["findings"]
+    assert finding["causes"] == ["versions", "capacity: spot -> flex-start"]
+    assert "hush" not in result.stdout
+
+
+def test_a_preview_can_come_through_a_pipe() -> None:
+    def run(content: str | bytes) -> Result:
+        return CliRunner().invoke(app, ["gate", "-"], input=content)
+
+    assert run(json.dumps(document(step("same")))).exit_code == 0
+    assert run(json.dumps(document(step("delete")))).exit_code == 1
+    for broken, why in ((b"\xff\xfe", "not UTF-8"), ("", "is empty"), (json.dumps(document())[:-9], "cut short")):
+        result = run(broken)
+        assert (result.exit_code, why in result.stderr, "standard input" in result.stderr) == (2, True, True)
 
 
 def test_totals_before_and_after(gate: Any) -> None:
@@ -275,7 +449,14 @@ def test_totals_before_and_after(gate: Any) -> None:
     assert (verdict["after"]["chips"], verdict["after"]["price_per_hour_usd"]) == (16, 43.2)
     summary = gate(content).stdout
     assert "| chips | 32 | 16 | -16 |" in summary
-    assert "| USD per hour | 43.20 | 43.20 | none |" in summary
+    assert "Unchanged while all run: USD per hour 43.20, USD per month 31,536." in summary
+    assert "none" not in summary
+    as_before = gate(document(stack_step(exported()), after=raw())).stdout
+    assert "| while all run" not in as_before
+    assert (
+        "Unchanged while all run: slices 1, hosts 4, chips 16, USD per hour 43.20, USD per month 31,536, quota "
+        in as_before
+    )
     assert "| quota PREEMPTIBLE-TPU-V6E-per-project-region in us-east5 | 32 | 0 | -32 |" in summary
 
 
@@ -413,7 +594,7 @@ def test_everything_that_the_program_registers_is_guarded_or_free_for_a_reason()
 
 
 def test_the_summary_fits_into_a_comment_and_is_no_markup(gate: Any) -> None:
-    steps = [step("replace", name=f"slices-train-{index}", replaceReasons=["zone"]) for index in range(1000)]
+    steps = [step("replace", name=f"slices-train{index}", replaceReasons=["zone"]) for index in range(1000)]
     content = document(
         *steps,
         diagnostics=[{"severity": "warning", "message": f"`@all` | <b> {index}" + "x" * 9000} for index in range(99)],
