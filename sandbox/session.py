@@ -29,7 +29,7 @@ from sandbox.kubernetes.pki import CertificateAuthority
 from sandbox.run_directory import IMPORT_ROOT, RunDirectory
 from sandbox.toolchain.kubernetes_binaries import BINARIES as KUBERNETES_BINARIES
 
-START_SECONDS = 60
+START_SECONDS = 180
 STOP_SECONDS = 30
 # How long the engine may take to end after an interrupt, before it is killed.
 CANCEL_SECONDS = 10

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 from urllib.parse import parse_qsl
@@ -76,8 +75,6 @@ def _parsed(raw: bytes, kind: str) -> Any:
 def _serve(world: World, request: Request, raw_path: str, raw_body: bytes) -> Response:
     step = request.headers.get(STEP_HEADER, "")
     fault = world.faults.strike(request.method, raw_path, raw_body.decode(errors="replace"), step)
-    if fault and fault.kind == "slow":
-        time.sleep(fault.seconds)
     if fault and fault.kind == "status":
         return _answer(fault.refusal())
     if fault and fault.kind == "cut" and not fault.processed:
@@ -256,7 +253,7 @@ class Sent(_Input):
 def _strike(world: World, request: Request, body: bytes) -> Any:
     """The fault that hits a request to an API server; {} for none."""
     sent = Sent.model_validate_json(body)
-    fault = world.faults.strike(sent.method, sent.path, "", sent.step)
+    fault = world.faults.strike(sent.method, sent.path, "", sent.step, at_once=True)
     if fault and fault.kind == "kill" and fault.victim == "api-server":
         kill_api_servers()
     return fault.model_dump() if fault else {}

@@ -8,7 +8,6 @@ differs: these calls are not among the recorded requests, which are those of the
 from __future__ import annotations
 
 import json
-import time
 
 from sandbox.google.backend import ClusterRef
 from sandbox.google.container import CLUSTERS, autoscale
@@ -64,8 +63,6 @@ class AutoPools:
         path = f"/container/v1beta1/{self._ref.path}/nodePools{below}"
         fault = self._world.faults.strike(method, path, json.dumps(body) if body else "")
         cut = GoogleError("UNAVAILABLE", "The connection was cut.")
-        if fault and fault.kind == "slow":
-            time.sleep(fault.seconds)
         if fault and fault.kind == "status":
             raise fault.refusal()
         if fault and fault.kind == "cut" and not fault.processed:

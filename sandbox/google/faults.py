@@ -44,9 +44,10 @@ class Fault(BaseModel):
     """One fault; it strikes `times` matching requests and is then used up.
 
     kind: status (answer `status` without doing anything, with Retry-After), operation (the request is accepted, its
-    operation ends with the error `code`), slow (wait `seconds` first), slow-operation (the operation takes `seconds`),
-    cut (close the connection; `processed` says whether the request takes effect before), etag (answer as if the policy
-    or resource had changed meanwhile), webhook (an API server's answer when an admission webhook fails), kill (the
+    operation ends with the error `code`), slow (wait `seconds` first; where a request goes to Google, no longer than
+    until the faults are cleared), slow-operation (the operation takes `seconds`), cut (close the connection;
+    `processed` says whether the request takes effect before), etag (answer as if the policy or resource had changed
+    meanwhile), webhook (an API server's answer when an admission webhook fails), kill (the
     request is processed, its operation takes `seconds`, and `victim` is killed when the answer is there; an API server
     is killed before the request is sent, and starts again). `path` and `body` are regular expressions searched in the
     request's path and in its JSON as it was sent: `"spot": ?true` makes a fault strike only what asks for spot
@@ -100,6 +101,7 @@ class Faults:
         self._pending: list[Fault] = []
         self._struck: list[Fault] = []
         self._ids = itertools.count(1)
+        self._cleared = threading.Event()  # what slow requests that are under way wait for
 
     def add(self, fault: Fault) -> Fault:
         with self._lock:
@@ -115,25 +117,34 @@ class Faults:
         """Nothing more strikes."""
         with self._lock:
             self._pending.clear()
+            self._cleared.set()
+            self._cleared = threading.Event()
 
     def struck(self) -> list[Fault]:
         """Each blow that was dealt so far, oldest first."""
         with self._lock:
             return list(self._struck)
 
-    def strike(self, method: str, path: str, body: str, step: str = "") -> Fault | None:
-        """The fault that hits this request, if any; counts it."""
+    def strike(self, method: str, path: str, body: str, step: str = "", *, at_once: bool = False) -> Fault | None:
+        """The fault that hits this request, if any; counts it. Where it is slow, returns when its time is over, unless
+        somebody else waits."""
         with self._lock:
-            for i, fault in enumerate(self._pending):
-                if not fault.hits(method, path, body, step):
-                    continue
-                if fault.skip:
-                    self._pending[i] = fault.model_copy(update={"skip": fault.skip - 1})
-                    continue
-                left = fault.model_copy(update={"times": fault.times - 1})
-                self._pending[i : i + 1] = [left] if left.times else []
-                self._struck.append(fault)
-                return fault
+            fault, cleared = self._taken(method, path, body, step), self._cleared
+        if fault and fault.kind == "slow" and not at_once:
+            cleared.wait(fault.seconds)
+        return fault
+
+    def _taken(self, method: str, path: str, body: str, step: str) -> Fault | None:
+        for i, fault in enumerate(self._pending):
+            if not fault.hits(method, path, body, step):
+                continue
+            if fault.skip:
+                self._pending[i] = fault.model_copy(update={"skip": fault.skip - 1})
+                continue
+            left = fault.model_copy(update={"times": fault.times - 1})
+            self._pending[i : i + 1] = [left] if left.times else []
+            self._struck.append(fault)
+            return fault
         return None
 
     def take_back(self, fault: Fault) -> None:

@@ -28,7 +28,7 @@ from sandbox.kubernetes.supervisor import Process, Supervisor, free_ports, http_
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 PKI = "pki"  # folder below a control plane's run_dir
-START_SECONDS = 90.0
+START_SECONDS = 240.0
 KEEP_SECONDS = 0.5  # how soon an API server that has ended is noticed
 SERVICE_RANGE = "10.96.0.0/20"
 KUBELET_CLIENT = "kube-apiserver-kubelet-client"  # the API server, as kubelets know it

@@ -64,7 +64,7 @@ class Cloud:
     def acting_as(self, email: str) -> Iterator[Cloud]:
         """The same cloud, called with the token of a service account."""
         headers = {"Authorization": f"Bearer {ACCOUNT_TOKEN}{email}"}
-        with httpx.Client(base_url=self.emulator.url, headers=headers, timeout=30, trust_env=False) as http:
+        with httpx.Client(base_url=self.emulator.url, headers=headers, timeout=120, trust_env=False) as http:
             yield Cloud(self.emulator, http)
 
     def bind(self, policy: str, *bindings: tuple[str, str]) -> None:
@@ -169,7 +169,7 @@ FLEX_SCHEDULING: Body = {
 }
 
 
-def eventually(check: Callable[[], bool], seconds: float = 30) -> None:
+def eventually(check: Callable[[], bool], seconds: float = 180) -> None:
     deadline = time.monotonic() + seconds
     while not check():
         assert time.monotonic() < deadline, "did not happen in time"
@@ -181,5 +181,5 @@ def connected(**arguments: Any) -> Iterator[Cloud]:
     """An emulator with the arguments of `serving` and a client."""
     with serving(**arguments) as emulator:
         headers = {"Authorization": "Bearer token"}
-        with httpx.Client(base_url=emulator.url, headers=headers, timeout=30, trust_env=False) as http:
+        with httpx.Client(base_url=emulator.url, headers=headers, timeout=120, trust_env=False) as http:
             yield Cloud(emulator, http)

@@ -37,7 +37,7 @@ TPU_LABELS = (
 )
 TOKEN = "administrator"
 NAMES = MachineNames("lab-", "etcd", "lab-deployer", "lab:own-node", "lab-device-plugin")
-SECONDS = 150.0
+SECONDS = 300.0
 ANYWHERE = [{"operator": "Exists"}]
 
 

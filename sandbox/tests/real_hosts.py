@@ -18,7 +18,7 @@ from sandbox.tests.isolation import short_directory
 T = TypeVar("T")
 
 
-def eventually(what: str, probe: Callable[[], T | None], seconds: float = 60) -> T:
+def eventually(what: str, probe: Callable[[], T | None], seconds: float = 240) -> T:
     """The first true result of `probe`; fails when there is none in time."""
     deadline = time.monotonic() + seconds
     while not (result := probe()):
@@ -56,9 +56,23 @@ def nodes(made: GkeCluster, pool: str = "") -> list[Object]:
 def kubectl(made: GkeCluster, *arguments: str, check: bool = True) -> str:
     """What kubectl prints."""
     command = [str(assets.program("kubectl")), f"--kubeconfig={made.plane.kubeconfig_path}", *arguments]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert not check or ran.returncode == 0, ran.stderr
     return ran.stdout
+
+
+@contextmanager
+def forwarded(made: GkeCluster, service: str, port: int, namespace: str = "default") -> Iterator[int]:
+    """The port of this machine that kubectl forwards to a Service."""
+    command = [str(assets.program("kubectl")), f"--kubeconfig={made.plane.kubeconfig_path}", "port-forward"]
+    words = ["--namespace", namespace, f"service/{service}", f":{port}"]
+    with subprocess.Popen([*command, *words], stdout=subprocess.PIPE, text=True) as forwarding:
+        try:
+            assert forwarding.stdout
+            said = forwarding.stdout.readline()  # Forwarding from 127.0.0.1:40001 -> 8080
+            yield int(said.split(" -> ")[0].rpartition(":")[2])
+        finally:
+            forwarding.terminate()
 
 
 def host_folders(run_dir: Path) -> list[Path]:

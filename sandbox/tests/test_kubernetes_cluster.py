@@ -18,7 +18,15 @@ from sandbox.kubernetes.gke import GkeCluster
 from sandbox.kubernetes.nodes import POOL_LABEL
 from sandbox.kubernetes.registry import ChartRegistry
 from sandbox.kubernetes.releases import Helm, ReleaseError, ReleaseFailedError, ReleaseSpec
-from sandbox.tests.kubernetes_support import EVERY_CHART, JOBSET_CHART, KUEUE_API, kueue_release, node_pool
+from sandbox.tests.kubernetes_support import (
+    EVERY_CHART,
+    JOBSET_CHART,
+    KUEUE_API,
+    UNTIL_TOLD,
+    end,
+    kueue_release,
+    node_pool,
+)
 from sandbox.toolchain.kubernetes_binaries import JOBSET_VERSION
 
 pytestmark = pytest.mark.sandbox
@@ -28,7 +36,7 @@ JOBSET_API = "jobset.x-k8s.io/v1alpha2"
 REQUEST_API = "autoscaling.x-k8s.io/v1"
 TEAM = "team-a"
 IDLE_SECONDS = 4.0
-REFRESH_SECONDS = 3.0
+REFRESH_SECONDS = 8.0  # in which the distrust after an upgrade has to be seen
 TPU_TOLERATION = {"key": "google.com/tpu", "operator": "Exists", "effect": "NoSchedule"}
 DRA_LABELS = {"cloud.google.com/gke-tpu-dra-driver": "true"}
 QUEUED_LABELS = {"cloud.google.com/gke-queued": "true"}
@@ -36,7 +44,7 @@ QUEUED_LABELS = {"cloud.google.com/gke-queued": "true"}
 T = TypeVar("T")
 
 
-def eventually(what: str, probe: Callable[[], T | None], seconds: float = 40) -> T:
+def eventually(what: str, probe: Callable[[], T | None], seconds: float = 180) -> T:
     """The first true result of `probe`; fails with its last result when there is none in time."""
     deadline = time.monotonic() + seconds
     result = probe()
@@ -303,7 +311,7 @@ def quota_in_use(world: World, name: str) -> str:
 
 
 def test_two_slices_take_every_chip_and_do_not_mix_hosts_while_a_second_job_waits(world: World) -> None:
-    world.apply(jobset("both", "train", 4, slices=2, seconds=6))
+    world.apply(jobset("both", "train", 4, slices=2, seconds=UNTIL_TOLD))
     pods = eventually(
         "8 pods running",
         lambda: found if len(found := running(world, "both")) == 8 else [],
@@ -319,7 +327,8 @@ def test_two_slices_take_every_chip_and_do_not_mix_hosts_while_a_second_job_wait
 
     world.apply(jobset("later", "train", 4))
     waiting = eventually("the second workload told to wait", lambda: waits_for_quota(world, "later"))
-    assert quota_in_use(world, "train") == "32"
+    eventually("all quota is in use", lambda: quota_in_use(world, "train") == "32")
+    end(world.cluster.plane.client, pods)
     eventually("second completed", lambda: world.completed("later"))
     eventually("first completed", lambda: world.completed("both"))
     admitted = world.workload("later")
@@ -346,12 +355,14 @@ def on(pod: Object, job_index: str, nodes: set[str]) -> bool:
 
 
 def test_a_provisioning_request_brings_a_queued_slice_and_gives_it_back(world: World) -> None:
-    world.apply(jobset("queued", "dws", 2, seconds=2, dra=False))
+    world.apply(jobset("queued", "dws", 2, seconds=UNTIL_TOLD, dra=False))
     request = eventually("a request", lambda: world.cluster.plane.client.list_all(REQUEST_API, "ProvisioningRequest"))
     assert request[0]["spec"]["provisioningClassName"] == "queued-provisioning.gke.io"
-    eventually("completed", lambda: world.completed("queued"))
+    pods = eventually("2 pods running", lambda: found if len(found := running(world, "queued")) == 2 else [])
     assert ("queued", 2) in world.resizes
-    assert {pod["spec"]["nodeName"] for pod in world.pods("queued")} == world.nodes("queued")
+    assert {pod["spec"]["nodeName"] for pod in pods} == world.nodes("queued")
+    end(world.cluster.plane.client, pods)
+    eventually("completed", lambda: world.completed("queued"))
     eventually("slice given back", lambda: not world.nodes("queued"))
     assert [nodes for name, nodes in world.resizes if name == "queued"] == [2, 0]
 
@@ -453,7 +464,7 @@ def test_an_upgrade_of_jobset_distrusts_its_webhook_until_the_mount_is_fresh(wor
     client = world.cluster.plane.client
     release = world.helm.upgrade(ReleaseSpec("jobset", "jobset-system", JOBSET_CHART, JOBSET_VERSION, {}))
     assert release.status["revision"] == 2
-    refusal = eventually("refusal", lambda: refused(world, jobset("probe", "train", 4)), 10)
+    refusal = eventually("refusal", lambda: refused(world, jobset("probe", "train", 4)))
     assert "certificate signed by unknown authority" in refusal
     eventually("trust", lambda: not refused(world, jobset("probe", "train", 4)))
     assert client.get(JOBSET_API, "JobSet", "probe", TEAM) is None
@@ -478,7 +489,7 @@ def test_a_broken_controller_configuration_fails_the_release_while_the_old_one_s
     repaired = KUEUE_CONFIGURATION | {"waitForPodsReady": {"timeout": "45m"}}
     release = world.helm.upgrade(kueue_release(yaml.safe_dump(repaired)))
     assert release.status["status"] == "deployed"
-    world.cluster.plane.client.apply(flavor("probe", {}, []), dry_run=True)
+    eventually("the new one serves", lambda: not refused(world, flavor("probe", {}, [])))
     folder = world.cluster.plane.run_dir / "controllers"
     eventually("one Kueue", lambda: len(list(folder.glob("kueue-*"))) == 1)
     local = yaml.safe_load(next(folder.glob("kueue-*/config.yaml")).read_text())

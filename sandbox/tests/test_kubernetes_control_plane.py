@@ -67,14 +67,16 @@ def test_a_node_writes_an_unchanged_status_and_an_api_server_that_ends_starts_ag
             seen.add(condition(found, "Ready").get("lastHeartbeatTime", ""))
             return len(seen - {""}) > 3
 
-        assert within(20, several), f"written at {seen}"
+        assert within(120, several), f"written at {seen}"
 
         [api] = [each for each in programs_in(run_dir) if each.name() == "kube-apiserver"]
         api.kill()
-        api.wait(10)
-        assert within(60, http_ok(f"https://{plane.endpoint}/readyz", {"Authorization": f"Bearer {plane.admin_token}"}))
+        api.wait(60)
+        assert within(
+            120, http_ok(f"https://{plane.endpoint}/readyz", {"Authorization": f"Bearer {plane.admin_token}"})
+        )
         seen.clear()
-        assert within(60, several), "who wrote it has found the new one"
+        assert within(120, several), "who wrote it has found the new one"
     finally:
         plane.stop()
 
@@ -97,7 +99,7 @@ def test_a_cluster_keeps_address_and_data_over_a_restart_and_is_removed_whole(ru
     first.pools_changed(REF, [pool])
     assert len(client.list_all("v1", "Node")) == 2
     first.close()
-    assert within(5, lambda: not programs_in(run_dir))
+    assert within(60, lambda: not programs_in(run_dir))
 
     second = KubernetesBackend(run_dir)
     assert second.create(REF, {}) == endpoint
@@ -110,7 +112,7 @@ def test_a_cluster_keeps_address_and_data_over_a_restart_and_is_removed_whole(ru
     second.delete(REF)
     second.delete(REF)
     assert {each.name for each in run_dir.iterdir()} == {"admin-token", AUTHORITY}
-    assert within(5, lambda: not programs_in(run_dir))
+    assert within(60, lambda: not programs_in(run_dir))
 
 
 def assert_closed_to_others(run_dir: Path, host: str, authority: Path) -> None:
@@ -150,7 +152,7 @@ def test_nothing_outlives_a_killed_parent(run_dir: Path) -> None:
         parent.send_signal(signal.SIGKILL)
     assert first_line == "ready\n"
     assert len(programs) == len(PROGRAMS)
-    assert within(5, lambda: not programs_in(run_dir))
+    assert within(60, lambda: not programs_in(run_dir))
 
 
 def test_a_program_that_fails_is_reported_with_the_end_of_its_log(run_dir: Path) -> None:
@@ -166,7 +168,7 @@ def test_a_program_sees_nothing_of_the_users_environment(run_dir: Path, monkeypa
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.com")
     supervisor = Supervisor(run_dir)
     process = supervisor.start("env", Path("/usr/bin/env"), [])
-    process.popen.wait(10)
+    process.popen.wait(60)
     names = {line.partition("=")[0] for line in process.log.read_text().splitlines()}
     assert names == {"HOME", "TMPDIR", "PATH", "GOMAXPROCS", "GOGC"}
     supervisor.stop_all()

@@ -31,7 +31,7 @@ from sandbox.tests.emulated_google import (
     connected,
     eventually,
 )
-from sandbox.tests.kubernetes_support import EVERY_CHART, JOBSET_CHART
+from sandbox.tests.kubernetes_support import EVERY_CHART, JOBSET_CHART, UNTIL_TOLD, end
 from sandbox.toolchain.kubernetes_binaries import JOBSET_VERSION
 
 pytestmark = pytest.mark.sandbox
@@ -132,8 +132,8 @@ def pod_spec(class_name: str, **selector: str) -> Object:
 
 
 def jobset(name: str, class_name: str, slices: int) -> Object:
-    """Jobs of four hosts, each with a node pool to itself; a host works for eight seconds."""
-    template = {"metadata": {"annotations": {RUN_FOR: "8s"}}, "spec": pod_spec(class_name)}
+    """Jobs of four hosts, each with a node pool to itself; they run until the test ends them."""
+    template = {"metadata": {"annotations": {RUN_FOR: f"{UNTIL_TOLD}s"}}, "spec": pod_spec(class_name)}
     job = {"parallelism": 4, "completions": 4, "completionMode": "Indexed", "backoffLimit": 0, "template": template}
     exclusive = {"alpha.jobset.sigs.k8s.io/exclusive-topology": POOL_LABEL}
     return {
@@ -147,7 +147,7 @@ def jobset(name: str, class_name: str, slices: int) -> Object:
 def test_two_slices_of_a_jobset_get_two_pools_which_go_when_they_are_done(world: World) -> None:
     world.client.apply(compute_class("train", SPOT))
     world.client.apply(jobset("both", "train", 2))
-    eventually(lambda: len(world.running("both")) == 8, 60)
+    eventually(lambda: len(world.running("both")) == 8)
     pools = world.created()
     assert len(pools) == 2
     assert all(each["autoscaling"]["autoprovisioned"] and each["config"]["spot"] for each in pools.values())
@@ -156,8 +156,9 @@ def test_two_slices_of_a_jobset_get_two_pools_which_go_when_they_are_done(world:
         job = pod["metadata"]["labels"]["jobset.sigs.k8s.io/job-index"]
         jobs.setdefault(job, set()).add(pod["spec"]["nodeName"])
     assert sorted(map(sorted, jobs.values())) == sorted(sorted(world.nodes(pool)) for pool in pools)
-    eventually(lambda: world.completed("both"), 60)
-    eventually(lambda: not world.created(), 60)
+    end(world.client, world.running("both"))
+    eventually(lambda: world.completed("both"))
+    eventually(lambda: not world.created())
     assert not [node for pool in pools for node in world.nodes(pool)]
 
 
@@ -166,7 +167,7 @@ def test_a_stockout_of_the_first_choice_leads_to_the_second(world: World) -> Non
     world.cloud.control("stock", {**stock, "machines": 0})
     world.client.apply(compute_class("serve", SPOT, FLEX))
     world.client.apply(jobset("fallback", "serve", 1))
-    eventually(lambda: len(world.running("fallback")) == 4, 60)
+    eventually(lambda: len(world.running("fallback")) == 4)
     world.cloud.control("stock", {**stock, "machines": None})
     leader = next(
         each["metadata"]["name"]
@@ -174,10 +175,11 @@ def test_a_stockout_of_the_first_choice_leads_to_the_second(world: World) -> Non
         if each["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] == "0"
     )
     eventually(lambda: [each["config"].get("flexStart") for each in world.created().values()] == [True])
-    told = world.messages(leader)
-    assert any("failed: GCE out of resources" in each for each in told)
-    assert any(each.startswith("pod triggered scale-up: [{nap-ct6e-standa-4t-") for each in told)
-    eventually(lambda: not world.created(), 60)
+    eventually(lambda: any("failed: GCE out of resources" in each for each in world.messages(leader)))
+    scaled = "pod triggered scale-up: [{nap-ct6e-standa-4t-"
+    eventually(lambda: any(each.startswith(scaled) for each in world.messages(leader)))
+    end(world.client, world.running("fallback"))
+    eventually(lambda: not world.created())
 
 
 def test_a_pod_against_its_class_stays_pending_and_is_told_why(world: World) -> None:

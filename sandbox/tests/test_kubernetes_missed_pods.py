@@ -18,7 +18,7 @@ from sandbox.kubernetes.control_plane import FAKE_NODE, ControlPlane
 from sandbox.kubernetes.missed_pods import PATIENCE_SECONDS, MissedPods
 
 NODES = 60
-RUN_SECONDS = 30.0
+RUN_SECONDS = 180.0
 HOSTED = "registry.example/controller:v1"
 KWOK_NODE: Object = {"metadata": {"name": "host", "annotations": dict(FAKE_NODE)}}
 

@@ -288,7 +288,7 @@ def test_a_missing_namespace_is_waited_for(cluster: GkeCluster, program: Program
         cluster.plane.client.create(
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{namespace}-late"}}
         )
-        assert creation.result(20)["metadata"]["namespace"] == f"{namespace}-late"
+        assert creation.result(60)["metadata"]["namespace"] == f"{namespace}-late"
 
 
 def test_kinds_of_a_new_crd_work_from_then_on(cluster: GkeCluster, program: Program) -> None:
@@ -359,7 +359,7 @@ def test_objects_are_waited_for_as_their_annotation_says(cluster: GkeCluster, pr
     with pytest.raises(InitializationFailed, match=r"\{\.status\.counts\[0\]\.n\} is 2, not 3"):
         program.update(gates, "g", within=0.5, **inputs)
     threading.Timer(0.5, become, kwargs={"counts": [{"n": 3}]}).start()
-    assert program.update(gates, "g", within=20, **inputs)["status"]["counts"] == [{"n": 3}]
+    assert program.update(gates, "g", within=120, **inputs)["status"]["counts"] == [{"n": 3}]
 
 
 def test_a_wait_ends_when_the_engine_cancels(program: Program) -> None:
@@ -369,7 +369,7 @@ def test_a_wait_ends_when_the_engine_cancels(program: Program) -> None:
     started = time.monotonic()
     with pytest.raises(InitializationFailed, match="was cancelled"):
         program.create(DEPLOYMENT, "web", **stuck)
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60, "a Deployment is waited for for ten minutes"
 
 
 def test_a_service_account_token_is_waited_for_and_secret(program: Program) -> None:
@@ -510,7 +510,7 @@ def test_the_jobset_chart_as_a_release(
         "values": {"controller": {"nodeSelector": {"cloud.google.com/gke-nodepool": "system"}}},
         "maxHistory": 2,
         "resetValues": True,
-        "timeout": 60,
+        "timeout": 240,
         "postrender": "hooks/without_data",
         "compat": "true",
     }
@@ -530,11 +530,11 @@ def test_the_jobset_chart_as_a_release(
     background = {"pulumi.com/deletionPropagationPolicy": "background"}
     job_set: dict[str, Any] = {"metadata": {"name": "empty", "annotations": background}, "spec": {"replicatedJobs": []}}
     program.create(jobs, "empty", **job_set)
-    cluster.plane.egress.outage(30)
+    cluster.plane.egress.outage(600)
     started = time.monotonic()
     with pytest.raises(ProviderError, match="failed calling webhook"):
         program.create(jobs, "other", **{**job_set, "metadata": {"name": "other"}})
-    assert time.monotonic() - started < 5, "retrying is the program's business"
+    assert time.monotonic() - started < 60, "retrying is the program's business"
     cluster.plane.egress.outage(0)
     program.delete(jobs, "empty")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -11,10 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from sandbox.kubernetes import assets
 from sandbox.kubernetes.api import Object, is_true
 from sandbox.kubernetes.backend import enforces_policies
 from sandbox.kubernetes.gke import GkeCluster
+from sandbox.tests import real_hosts
 from sandbox.tests.kubernetes_support import node_pool
 from sandbox.tests.real_hosts import cluster, eventually, kubectl, nodes
 
@@ -84,10 +82,10 @@ def policy(lab: GkeCluster) -> Iterator[None]:
     """The namespace of the server lets in its own pods only; returns when both hosts have been told."""
     lab.plane.client.create(SAME_NAMESPACE)
     for client in CLIENTS:
-        eventually(f"{client} is refused", partial(is_refused, lab, client), 30)
+        eventually(f"{client} is refused", partial(is_refused, lab, client))
     yield
     lab.plane.client.delete(SAME_NAMESPACE)
-    eventually("it is open again", lambda: answer(lab, "other", "near") == "200", 30)
+    eventually("it is open again", lambda: answer(lab, "other", "near") == "200")
 
 
 def is_refused(made: GkeCluster, client: str) -> bool:
@@ -139,7 +137,7 @@ def test_kubelet_and_kubectl_reach_a_pod_behind_a_policy(lab: GkeCluster) -> Non
     eventually("the old server is gone", lambda: client.get("v1", "Pod", SERVER, "team") is None)
     client.create(server(host))
     eventually("the probe succeeds", partial(is_ready, lab, "team", SERVER))
-    eventually("the new server's rules", partial(is_refused, lab, "near"), 30)
+    eventually("the new server's rules", partial(is_refused, lab, "near"))
     assert "listens" in kubectl(lab, "logs", "-n", "team", SERVER)
     assert answer(lab, "team", SERVER, "localhost:8080") == "200"
     assert forwarded(lab) == 200
@@ -148,18 +146,8 @@ def test_kubelet_and_kubectl_reach_a_pod_behind_a_policy(lab: GkeCluster) -> Non
 
 def forwarded(made: GkeCluster) -> int:
     """The status that the server gives through `kubectl port-forward`."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [str(assets.program("kubectl")), f"--kubeconfig={made.plane.kubeconfig_path}", "port-forward"]
-    forwarding = subprocess.Popen(
-        [*command, "-n", "team", f"service/{SERVER}", f"{port}:80"], stdout=subprocess.DEVNULL
-    )
-    try:
+    with real_hosts.forwarded(made, SERVER, 80, "team") as port:
         return eventually("an answer", partial(status, port))
-    finally:
-        forwarding.terminate()
-        forwarding.wait()
 
 
 def status(port: int) -> int | None:

@@ -22,7 +22,7 @@ ON_TPU = {"nodeSelector": {"cloud.google.com/gke-nodepool": "tpu"}}
 @pytest.fixture(scope="module")
 def place() -> Iterator[Site]:
     with site([node_pool("tpu", "ct6e-standard-1t", 1)], hosts=1) as made:
-        eventually("all Nodes Ready", lambda: all(is_true(each, "Ready") for each in nodes(made.cluster)), 90)
+        eventually("all Nodes Ready", lambda: all(is_true(each, "Ready") for each in nodes(made.cluster)))
         eventually("the driver is on", lambda: made.client.get("storage.k8s.io/v1", "CSIDriver", DRIVER))
         for each in claim():
             made.client.create(each)
@@ -65,7 +65,7 @@ def test_a_job_reads_and_writes_objects_as_files(place: Site) -> None:
         "os.remove('/data/input/numbers.txt'); print(sorted(os.listdir('/data')))"
     )
     run(place, "worker", code)
-    eventually("it ends", lambda: phase(place, "worker") == "Succeeded", 90)
+    eventually("it ends", lambda: phase(place, "worker") == "Succeeded")
     assert kubectl(place.cluster, "logs", "worker", "-n", TEAM, "-c", "main").strip() == "['input', 'step']"
     eventually("the object is there", lambda: place.read("step/100/sum") == "42")
     eventually("the other is gone", lambda: place.read("input/numbers.txt") is None)
@@ -77,9 +77,9 @@ def test_what_somebody_else_writes_appears(place: Site) -> None:
         "open('/data/seen', 'w').write(open('/data/go').read())"
     )
     run(place, "waits", code)
-    eventually("it runs", lambda: phase(place, "waits") == "Running", 60)
+    eventually("it runs", lambda: phase(place, "waits") == "Running")
     place.write("go", "now")
-    eventually("it has seen it", lambda: place.read("seen") == "now", 60)
+    eventually("it has seen it", lambda: place.read("seen") == "now")
 
 
 def test_a_pod_that_is_deleted_while_it_runs_writes_its_last_file_and_goes(place: Site) -> None:
@@ -88,12 +88,12 @@ def test_a_pod_that_is_deleted_while_it_runs_writes_its_last_file_and_goes(place
         "signal.signal(signal.SIGTERM, end); open('/data/began', 'w').write('now'); time.sleep(400)"
     )
     run(place, "deleted", code)
-    eventually("it runs", lambda: place.read("began") == "now", 60)
+    eventually("it runs", lambda: place.read("began") == "now")
     running = place.client.get("v1", "Pod", "deleted", TEAM)
     assert running
     place.client.delete(running, grace_seconds=5)
-    eventually("it is gone", lambda: place.client.get("v1", "Pod", "deleted", TEAM) is None, 30)
-    assert place.read("last") == "42"
+    eventually("it is gone", lambda: place.client.get("v1", "Pod", "deleted", TEAM) is None)
+    eventually("its last file is there", lambda: place.read("last") == "42")
 
 
 def test_a_read_only_volume_takes_no_file(place: Site) -> None:
@@ -105,7 +105,7 @@ def test_a_read_only_volume_takes_no_file(place: Site) -> None:
         "print(open('/data/fixed').read())\ntry: open('/data/new', 'w')\nexcept OSError as error: print(error.strerror)"
     )
     run(place, "reader", code, volume)
-    eventually("it ends", lambda: phase(place, "reader") == "Succeeded", 60)
+    eventually("it ends", lambda: phase(place, "reader") == "Succeeded")
     said = kubectl(place.cluster, "logs", "reader", "-n", TEAM, "-c", "main").split("\n")
     assert said[:2] == ["text", "Read-only file system"]
     assert place.read("new") is None
@@ -116,7 +116,7 @@ def test_a_folder_of_a_bucket_can_be_mounted_alone(place: Site) -> None:
     attributes = {"bucketName": BUCKET, "mountOptions": "implicit-dirs,only-dir=models/a"}
     volume: Object = {"csi": {"driver": DRIVER, "volumeAttributes": attributes}}
     run(place, "folder", "import os; print(os.listdir('/data'))", volume)
-    eventually("it ends", lambda: phase(place, "folder") == "Succeeded", 60)
+    eventually("it ends", lambda: phase(place, "folder") == "Succeeded")
     assert kubectl(place.cluster, "logs", "folder", "-n", TEAM, "-c", "main").strip() == "['weights']"
 
 
@@ -144,7 +144,7 @@ def test_what_is_missing_is_in_the_kubelets_event(place: Site, lacks: str) -> No
     def failed() -> list[str]:
         return [each for each in place.events(f"no-{lacks}") if each.startswith("MountVolume.SetUp failed")]
 
-    [event, *_] = eventually("the event", failed, 60)
+    [event, *_] = eventually("the event", failed)
     assert f"rpc error: code = {text}" in event
 
     def states() -> list[Object]:
@@ -152,5 +152,5 @@ def test_what_is_missing_is_in_the_kubelets_event(place: Site, lacks: str) -> No
         status = (place.client.get("v1", "Pod", f"no-{lacks}", TEAM) or {"status": {}})["status"]
         return [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
 
-    reasons = {each["state"]["waiting"]["reason"] for each in eventually("its containers", states, 60)}
+    reasons = {each["state"]["waiting"]["reason"] for each in eventually("its containers", states)}
     assert reasons <= {"PodInitializing", "ContainerCreating"}

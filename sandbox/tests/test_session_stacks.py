@@ -19,6 +19,8 @@ PROJECT = "name: tiny\nruntime: {name: python, options: {virtualenv: .venv}}\n"
 PROGRAM = """
 import pulumi
 
+pytestmark = pytest.mark.sandbox
+
 pulumi.export("shape", pulumi.Config().get("shape"))
 pulumi.export("endpoint", pulumi.Config("gcp").get("containerCustomEndpoint"))
 pulumi.export("password", pulumi.Config().get_secret("password"))

@@ -15,6 +15,8 @@ from sandbox.kubernetes.control_plane import PROGRAMS
 from sandbox.toolchain import Binary, ToolchainError
 from sandbox.toolchain.kubernetes_binaries import KUBERNETES_VERSION
 
+pytestmark = pytest.mark.sandbox
+
 HELLO = Binary("hello", "hello", "example.invalid/hello", seconds=2, ldflags="-X main.greeting=hi")
 PROGRAM = "package main\n\nvar greeting string\n\nfunc main() { println(greeting) }\n"
 

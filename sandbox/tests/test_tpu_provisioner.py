@@ -170,7 +170,7 @@ def test_other_pods_start_none(changes: dict[str, Any]) -> None:
 
 
 def test_five_jobs_get_their_pools_three_at_a_time(scene: Scene) -> None:
-    scene.cloud.control("faults", {"kind": "slow", "method": "POST", "path": "/nodePools$", "seconds": 1.0, "times": 5})
+    scene.cloud.control("faults", {"kind": "slow", "method": "POST", "path": "/nodePools$", "seconds": 600, "times": 5})
     jobs = [pod(labels={JOB_KEY: f"{number}" * 10}, metadata={"name": f"leader-{number}"}) for number in range(5)]
     for each in jobs:
         each["metadata"] = {**each["metadata"], "resourceVersion": "1"}
@@ -180,6 +180,7 @@ def test_five_jobs_get_their_pools_three_at_a_time(scene: Scene) -> None:
     eventually(lambda: scene.reasons.count("NodePoolCreationStarted") >= 3)
     time.sleep(0.3)
     assert scene.reasons.count("NodePoolCreationStarted") == 3
+    scene.cloud.ok("DELETE", "/sandbox/faults")
     eventually(lambda: len(pools(scene.cloud)) == 5)
 
 
@@ -304,12 +305,13 @@ def test_a_pool_without_a_hash_counts_as_the_same(scene: Scene) -> None:
 
 
 def test_one_creation_at_a_time_for_a_job(scene: Scene) -> None:
-    scene.cloud.control("faults", {"kind": "slow", "method": "POST", "path": "/nodePools$", "seconds": 1.0})
+    scene.cloud.control("faults", {"kind": "slow", "method": "POST", "path": "/nodePools$", "seconds": 600})
     first = threading.Thread(target=scene.ensure)
     first.start()
     eventually(lambda: "NodePoolCreationStarted" in scene.reasons)
     with pytest.raises(DuplicateError):
         scene.ensure()
+    scene.cloud.ok("DELETE", "/sandbox/faults")
     first.join()
     assert pools(scene.cloud) == {POOL: "RUNNING"}
 
@@ -354,12 +356,13 @@ def test_three_at_a_time_and_no_key_twice_at_once() -> None:
     most: list[int] = []
     done: list[str] = []
     twice: list[str] = []
+    go_on = threading.Event()
 
     def reconcile(key: str) -> None:
         twice.extend(each for each in busy if each == key)
         busy.append(key)
         most.append(len(busy))
-        time.sleep(0.05)
+        go_on.wait()
         busy.remove(key)
         done.append(key)
 
@@ -367,6 +370,9 @@ def test_three_at_a_time_and_no_key_twice_at_once() -> None:
     for key in "abcdeab":
         queue.add(key)
     queue.start()
+    eventually(lambda: len(busy) == 3)
+    time.sleep(0.05)  # a fourth would come now
+    go_on.set()
     eventually(lambda: len(done) == 5)
     queue.add("a")
     queue.add("a")

@@ -15,6 +15,7 @@ from sandbox.kubernetes.api import Object, is_true
 from sandbox.kubernetes.nodes import POOL_LABEL
 from sandbox.kubernetes.plain_programs import PROVISIONER_VARIABLE, STAND_IN
 from sandbox.tests.emulated_google import ACCOUNTS, POOLS, PROJECT, eventually
+from sandbox.tests.kubernetes_support import UNTIL_TOLD, end
 from sandbox.tests.provisioner_support import (
     EMAIL,
     JOBSET_API,
@@ -32,7 +33,7 @@ from sandbox.tests.provisioner_support import (
 
 pytestmark = pytest.mark.sandbox
 
-SECONDS = 90
+SECONDS = 240
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +81,16 @@ def arguments(process: psutil.Process) -> list[str]:
 
 
 def process(lab: Lab) -> psutil.Process:
+    """The one that runs, once it is one."""
+    eventually(lambda: len(processes(lab)) == 1, SECONDS)
     [found] = processes(lab)
     return found
+
+
+def is_another(lab: Lab, process: psutil.Process) -> bool:
+    """Whether the controller runs in one process, which is not this one."""
+    found = [each.pid for each in processes(lab)]
+    return len(found) == 1 and process.pid not in found
 
 
 def posts(lab: Lab) -> list[Object]:
@@ -128,19 +137,21 @@ def test_without_its_config_map_the_container_is_not_made(lab: Lab) -> None:
 
 def test_two_slices_get_their_pools_and_give_them_back(controller: Lab) -> None:
     lab = controller
-    lab.apply(jobset("train", slices=2, seconds=8))
+    lab.apply(jobset("train", slices=2, seconds=UNTIL_TOLD))
     eventually(lambda: len(nodes(lab)) == 8, SECONDS)
-    assert sorted(lab.pools().values()) == ["RUNNING", "RUNNING"]
+    eventually(lambda: sorted(lab.pools().values()) == ["RUNNING", "RUNNING"], SECONDS)
     assert all(name.startswith("train-") for name in lab.pools())
     by_job: dict[str, set[str]] = {}
-    for pod in running(lab, 8):
+    pods = running(lab, 8)
+    for pod in pods:
         pool = nodes(lab)[pod["spec"]["nodeName"]]
         by_job.setdefault(pod["metadata"]["labels"]["jobset.sigs.k8s.io/job-index"], set()).add(pool)
     assert sorted(map(len, by_job.values())) == [1, 1], "each job has a pool of its own"
+    end(lab.client, pods)
     eventually(lambda: is_true(lab.client.get(JOBSET_API, "JobSet", "train", "default") or {}, "Completed"), SECONDS)
     eventually(lambda: not lab.pools() and not nodes(lab), SECONDS)
     for reason in ("NodePoolCreationStarted", "NodePoolCreationSucceeded"):
-        assert len(lab.events(reason)) == 2, reason
+        eventually(lambda reason=reason: len(lab.events(reason)) == 2, SECONDS)  # type: ignore[misc]
     eventually(lambda: len(lab.events("NodePoolDeletionSucceeded")) == 2, SECONDS)
     assert "execution has ended" in lab.events("NodePoolDeletionStarted")[0]
     created = [each["body"]["nodePool"] for each in posts(lab) if each["path"].endswith("/nodePools")]
@@ -153,12 +164,18 @@ def test_a_missing_identity_binding_is_named_where_the_container_crashes(control
     lab.apply(deployment(attempt="unbound"))
     eventually(lambda: bool(lab.container().get("ready")), SECONDS)
     lab.apply(jobset("unbound", slices=1))
-    eventually(lambda: lab.waiting().get("reason") == "CrashLoopBackOff", SECONDS)
-    message = lab.waiting()["message"]
+    crashed: list[Object] = []
+
+    def crashes() -> bool:
+        crashed.append(lab.waiting())
+        return crashed[-1].get("reason") == "CrashLoopBackOff"
+
+    eventually(crashes, SECONDS)
+    message = crashed[-1]["message"]
     assert "IAM returned 403 Forbidden" in message
     assert all(part in message for part in WORKLOAD)
     eventually(lambda: lab.container().get("restartCount", 0) > 1, SECONDS)
-    assert lab.container()["lastState"]["terminated"]["exitCode"] == 2
+    eventually(lambda: lab.container().get("lastState", {}).get("terminated", {}).get("exitCode") == 2, SECONDS)
     assert lab.pools() == {}
     lab.cloud.bind(f"{ACCOUNTS}/{EMAIL}", WORKLOAD)
     running(lab, 4)
@@ -200,11 +217,11 @@ def test_a_stockout_leaves_a_broken_pool_and_a_pod_that_waits(controller: Lab) -
 
 def test_a_killed_controller_changes_nothing_for_running_pods(controller: Lab) -> None:
     lab = controller
-    lab.apply(jobset("steady", slices=1, seconds=120))
+    lab.apply(jobset("steady", slices=1, seconds=UNTIL_TOLD))
     before = {each["metadata"]["uid"] for each in running(lab, 4)}
     restarts = lab.container()["restartCount"]
     process(lab).kill()
-    eventually(lambda: lab.container().get("restartCount") == restarts + 1, SECONDS)
+    eventually(lambda: lab.container().get("restartCount", 0) > restarts, SECONDS)
     eventually(lambda: bool(lab.container().get("ready")), SECONDS)
     assert {each["metadata"]["uid"] for each in running(lab, 4)} == before
     assert list(lab.pools().values()) == ["RUNNING"]
@@ -215,9 +232,9 @@ def test_a_controller_that_hangs_is_restarted(controller: Lab, monkeypatch: pyte
     monkeypatch.setattr(supervisor, "STOP_SECONDS", 0.5)  # SIGTERM does not reach it
     restarts, hung = lab.container()["restartCount"], process(lab)
     hung.suspend()
-    eventually(lambda: lab.container().get("restartCount") == restarts + 1, SECONDS)
+    eventually(lambda: lab.container().get("restartCount", 0) > restarts, SECONDS)
     eventually(lambda: bool(lab.container().get("ready")), SECONDS)
-    assert process(lab).pid != hung.pid
+    eventually(lambda: is_another(lab, hung), SECONDS)
 
 
 def test_a_new_pod_template_is_a_new_process(controller: Lab) -> None:
@@ -226,7 +243,7 @@ def test_a_new_pod_template_is_a_new_process(controller: Lab) -> None:
     lab.apply(deployment(attempt="second"))
     eventually(lambda: not old.is_running() or old.status() == psutil.STATUS_ZOMBIE, SECONDS)
     eventually(lambda: bool(lab.container().get("ready")), SECONDS)
-    assert process(lab).pid != old.pid
+    eventually(lambda: is_another(lab, old), SECONDS)
 
 
 STUB = """#!{python} -I

@@ -172,7 +172,7 @@ class Machine:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=400,
             check=False,
             start_new_session=True,  # a stand-in may end the script and all that it started
         )

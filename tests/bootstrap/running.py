@@ -21,7 +21,7 @@ from sandbox import toolchain
 from sandbox.kubernetes.supervisor import Supervisor, free_ports, http_ok
 from tests.bootstrap.machine import Machine
 
-START_SECONDS = 90.0
+START_SECONDS = 240.0
 METRICS_PORT = "2381"
 CONTROLLERS = ("kube-controller-manager", "kube-scheduler")
 ETCD_PORTS = ("2379", "2380", METRICS_PORT)
@@ -104,7 +104,7 @@ class Running:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=300,
         )
         assert done.returncode == 0, f"{name} {' '.join(words)}:\n{done.stdout}{done.stderr}"
         return done.stdout

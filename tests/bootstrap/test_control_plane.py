@@ -29,6 +29,8 @@ from tests.bootstrap.control_planes import (
 from tests.bootstrap.google import STRANGER, Secrets
 from tests.bootstrap.machine import Boot, Machine
 
+pytestmark = pytest.mark.sandbox
+
 RFC3339 = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 

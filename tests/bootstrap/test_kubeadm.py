@@ -28,6 +28,8 @@ from tests.bootstrap.google import Secrets
 from tests.bootstrap.machine import Machine
 from tests.bootstrap.running import arguments, manifest
 
+pytestmark = pytest.mark.sandbox
+
 CALLERS = {"cidr": "192.0.2.0/24", "name": "office"}
 # By name: how a platform differs from the least one; its control plane, its network, the addresses the program adds.
 VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, str]]] = {

@@ -19,6 +19,8 @@ from tests.bootstrap.google import DOCKER_KEY, KUBERNETES_KEY, STRANGE_KEY, STRA
 from tests.bootstrap.machine import Boot, Machine
 from tests.bootstrap.nodes import LABELS, make_node
 
+pytestmark = pytest.mark.sandbox
+
 TOKEN = "abcdef.0123456789abcdef"
 CA_HASH = "sha256:" + "5f" * 32
 

@@ -65,6 +65,10 @@ class Site:
         found = self.control_plane.run("kubectl", "get", *words, "--output", "json", check=False)
         return json.loads(found or "{}")
 
+    def found(self, *words: str) -> Any:
+        """The same, of what must be there: asked until the API server answers."""
+        return eventually(" ".join(words), lambda: self.get(*words))
+
     def is_ready(self, name: str, since: datetime) -> bool:
         """Whether a node is Ready, and its kubelet has said so after that time."""
         ready = is_true(self.get("node", name), "Ready")
@@ -72,15 +76,15 @@ class Site:
         return ready and bool(lease) and datetime.fromisoformat(lease["renewTime"]) > since
 
     def wait_for_node(self, vm: VirtualMachine, since: datetime) -> None:
-        until(vm, f"{vm.name} is Ready", partial(self.is_ready, vm.name, since), 240)
+        until(vm, f"{vm.name} is Ready", partial(self.is_ready, vm.name, since))
 
     def joins(self) -> int:
         """How many certificates nodes have asked for with a join token."""
-        requests = self.get("certificatesigningrequests")["items"]
+        requests = self.found("certificatesigningrequests")["items"]
         return len([each for each in requests if each["spec"]["username"].startswith("system:bootstrap:")])
 
 
-def until(vm: VirtualMachine, what: str, probe: Callable[[], object], seconds: float = 120) -> None:
+def until(vm: VirtualMachine, what: str, probe: Callable[[], object], seconds: float = 400) -> None:
     """Waits; where that fails, the VM's journal tells why."""
     try:
         eventually(what, probe, seconds)
@@ -99,7 +103,7 @@ def site(google: Cloud, new_secrets: NewSecrets) -> Iterator[Site]:
         name = control_plane_machines(platform)[0].name
         first = made.machine("control_plane", CONTROL_PLANE, name, FIRST, metadata)
         first.start()
-        until(first, "a join token is published", lambda: bool(secrets.states("join")), 240)
+        until(first, "a join token is published", lambda: bool(secrets.states("join")))
         yield Site(made, secrets, first)
 
 
@@ -132,12 +136,12 @@ def test_kubeadm_makes_a_cluster_that_runs_in_containers(site: Site) -> None:
     programs = {f"{each}-{name}" for each in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")}
 
     def running() -> bool:
-        pods = site.get("pods", "--namespace=kube-system")["items"]
+        pods = site.get("pods", "--namespace=kube-system").get("items", [])
         ready = {each["metadata"]["name"] for each in pods if is_true(each, "Ready")}
         return programs <= ready and any(each.startswith("kube-proxy-") for each in ready)
 
     until(site.control_plane, "static pods and kube-proxy are Ready", running)
-    taints = site.get("node", name)["spec"]["taints"]
+    taints = site.found("node", name)["spec"]["taints"]
     assert "node-role.kubernetes.io/control-plane" in {each["key"] for each in taints}
     timers = site.control_plane.run("systemctl", "list-timers", "--all", "--output=json")
     assert {each["unit"] for each in json.loads(timers)} == {"tpu-publish.timer", "tpu-renew.timer"}
@@ -147,7 +151,7 @@ def test_kubeadm_makes_a_cluster_that_runs_in_containers(site: Site) -> None:
 
 
 def test_a_node_has_the_labels_and_taints_of_its_metadata(site: Site, node: VirtualMachine) -> None:
-    found = site.get("node", node.name)
+    found = site.found("node", node.name)
     wanted = dict(each.split("=", 1) for each in node.vm.record["attributes"]["tpu-node-labels"].split(","))
     wanted |= {
         "cloud.google.com/gke-nodepool": "prod-train",
@@ -167,7 +171,6 @@ def test_a_failed_download_heals(site: Site, node: VirtualMachine) -> None:
     journal = node.journal("tpu-boot")
     assert "returned error: 404" in journal
     assert "Scheduled restart job" in journal
-    assert "Hash Sum mismatch" in journal or "unexpected size" in journal
     assert journal.index("Hash Sum mismatch") < journal.index("joined as prod-train-0")
     assert not any(site.lab.outside.faults.values())
 
@@ -205,7 +208,8 @@ def run_pod(site: Site, node: VirtualMachine, name: str, command: str, **spec: A
     node_file = site.control_plane.folder / "kubelet" / f"{name}.json"  # a folder that the VM sees
     node_file.write_text(json.dumps(pod))
     site.kubectl("create", f"--filename=/var/lib/kubelet/{node_file.name}")
-    until(node, f"pod {name} has ended", lambda: site.get("pod", name)["status"]["phase"] in ("Succeeded", "Failed"))
+    ended = ("Succeeded", "Failed")
+    until(node, f"pod {name} has ended", lambda: site.get("pod", name).get("status", {}).get("phase") in ended)
     return site.kubectl("logs", name)
 
 
@@ -223,7 +227,7 @@ def test_a_cluster_whose_certificates_have_ended_comes_back(site: Site) -> None:
     assert identity(site) == before
     new = serial(vm)
     vm.run("systemctl", "start", "tpu-renew.service")
-    assert "nothing is renewed" in vm.journal("tpu-renew")
+    until(vm, "it says so", lambda: "nothing is renewed" in vm.journal("tpu-renew"))
     assert serial(vm) == new
 
 
@@ -251,14 +255,14 @@ def serial(vm: VirtualMachine) -> int:
 
 
 def test_a_node_that_boots_again_is_the_same_node(site: Site, node: VirtualMachine) -> None:
-    before, joins = site.get("node", node.name), site.joins()
+    before, joins = site.found("node", node.name), site.joins()
     node.switch_off()
     asked = len(site.lab.outside.asked)
     since = datetime.now(UTC)
     node.start()
     site.wait_for_node(node, since)
     until(node, "the boot has ended", lambda: "Finished tpu-boot" in node.journal("tpu-boot"))
-    after = site.get("node", node.name)
+    after = site.found("node", node.name)
     for key in ("uid", "creationTimestamp", "labels"):
         assert after["metadata"][key] == before["metadata"][key]
     assert site.joins() == joins
@@ -277,27 +281,27 @@ def test_a_control_plane_that_boots_again_is_the_same_cluster(site: Site) -> Non
     until(vm, "it publishes again", lambda: len(site.secrets.states("join")) > published)
     assert "Failed" not in vm.journal("tpu-publish")
     assert identity(site) == before
-    assert "Finished tpu-boot" in vm.journal("tpu-boot")
+    until(vm, "the boot has ended", lambda: "Finished tpu-boot" in vm.journal("tpu-boot"))
     assert "kubeadm" not in vm.journal("tpu-boot")
 
 
 def identity(site: Site) -> list[str]:
     """What makes a cluster and its first node the ones they are."""
-    objects = [site.get("namespace", "kube-system"), site.get("node", site.control_plane.name)]
+    objects = [site.found("namespace", "kube-system"), site.found("node", site.control_plane.name)]
     return [*(each["metadata"]["uid"] for each in objects), site.control_plane.run("cat", "/etc/kubernetes/pki/ca.crt")]
 
 
 def test_a_node_that_is_remade_has_a_node_of_its_own(site: Site, node: VirtualMachine) -> None:
     """A finding: it took over labels and taints of the VM before it."""
-    before, joins = site.get("node", node.name), site.joins()
+    before, joins = site.found("node", node.name), site.joins()
     node.vm.record["id"] += 100
     node.vm.record["attributes"]["tpu-node-labels"] += ",example.com/template=second"
     since = datetime.now(UTC)
     node.remake()
     node.start()
-    until(node, "it has joined", lambda: "joined as prod-train-0" in node.journal("tpu-boot"), 240)
+    until(node, "it has joined", lambda: "joined as prod-train-0" in node.journal("tpu-boot"))
     site.wait_for_node(node, since)
-    after = site.get("node", node.name)
+    after = site.found("node", node.name)
     assert after["metadata"]["uid"] != before["metadata"]["uid"]
     assert after["metadata"]["labels"]["example.com/template"] == "second"
     assert site.joins() == joins + 1
@@ -305,16 +309,16 @@ def test_a_node_that_is_remade_has_a_node_of_its_own(site: Site, node: VirtualMa
 
 def test_a_new_vm_brings_back_the_cluster_of_its_data_disk(site: Site) -> None:
     vm = site.control_plane
-    kept = site.get("namespace", "kube-system")["metadata"]["uid"]
+    kept = site.found("namespace", "kube-system")["metadata"]["uid"]
     authority = vm.run("cat", "/etc/kubernetes/pki/ca.crt")
     vm.vm.record["id"] += 100
     since = datetime.now(UTC)
     vm.remake()
     vm.start()
-    until(vm, "it is up", lambda: "Finished tpu-boot" in vm.journal("tpu-boot"), 240)
+    until(vm, "it is up", lambda: "Finished tpu-boot" in vm.journal("tpu-boot"))
     assert "the data disk holds a cluster: bringing it back" in vm.journal("tpu-boot")
     site.wait_for_node(vm, since)
-    assert site.get("namespace", "kube-system")["metadata"]["uid"] == kept
+    assert site.found("namespace", "kube-system")["metadata"]["uid"] == kept
     assert vm.run("cat", "/etc/kubernetes/pki/ca.crt") == authority
 
 
@@ -339,14 +343,14 @@ def test_a_killed_test_leaves_nothing_but_cgroups() -> None:
         with subprocess.Popen(command, cwd=IMPORT_ROOT) as killed:
             try:
                 own = folder / "lost"
-                eventually("its data disk is mounted", lambda: str(own) in loop_devices(), 60)
+                eventually("its data disk is mounted", lambda: str(own) in loop_devices())
                 first = psutil.Process(int((own / "pid").read_text()))
                 processes = [first, *first.children(recursive=True)]
             finally:
                 killed.send_signal(signal.SIGKILL)
-        _, alive = psutil.wait_procs(processes, timeout=10)
+        _, alive = psutil.wait_procs(processes, timeout=120)
         assert alive == []
-        eventually("only cgroups are left", lambda: traces(folder) == ["cgroups"], 10)
+        eventually("only cgroups are left", lambda: traces(folder) == ["cgroups"])
         cgroups.remove(folder)
         assert traces(folder) == []
 

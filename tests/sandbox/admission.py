@@ -71,11 +71,11 @@ def _recorded(policy: Policy) -> GraphMonitor:
     return record(program)
 
 
-def within(seconds: float, probe: Callable[[], Any]) -> Any:
-    """The first true result of `probe`; the server takes a moment to put a policy in force."""
+def within(seconds: float, probe: Callable[[], Any], instead: Callable[[], object] = str) -> Any:
+    """The first true result of `probe`; the server takes a moment to put a policy in force. Fails with `instead`."""
     deadline = time.monotonic() + seconds
     while not (found := probe()):
-        assert time.monotonic() < deadline, f"not within {seconds} s"
+        assert time.monotonic() < deadline, f"not within {seconds} s {instead()}"
         time.sleep(0.2)
     return found
 

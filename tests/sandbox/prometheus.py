@@ -17,7 +17,7 @@ import yaml
 from sandbox import toolchain
 from sandbox.kubernetes.supervisor import free_ports
 
-START_SECONDS = 60
+START_SECONDS = 180
 SCRAPED_EVERY = "1s"
 
 
@@ -37,6 +37,13 @@ class Prometheus:
             )
             for series in answer
         }
+
+    def was_empty(self, query: str, since: float) -> bool:
+        """Whether the query had no series at some second since a moment (UNIX time). Raises where it is wrong."""
+        seconds = int(time.time() - since)
+        period = {"start": f"{since:.3f}", "end": f"{since + seconds:.3f}", "step": "1"}
+        answer = self._get("query_range", query=query, **period)["result"]
+        return len({moment for series in answer for moment, _ in series["values"]}) <= seconds
 
     def names(self) -> set[str]:
         """Names of all metrics that it has."""

@@ -32,7 +32,7 @@ from sandbox_adapter import PROGRAM as ADAPTER
 from tests.graph.recording import GraphMonitor, record_main
 from tests.sandbox.admission import apply_recorded, install_kueue, within
 
-PATIENCE = 180.0
+PATIENCE = 240.0
 OWN_SIZES = ("jobset", "kueue")  # installed here with one replica each, and the sizes of their charts
 OF_KUEUE = (
     "ResourceFlavor",

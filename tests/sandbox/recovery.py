@@ -52,23 +52,35 @@ def row(project: Project, stack: str, name: str) -> dict[str, Any]:
     return resource
 
 
-# Prepares a moment in an update, and returns what says that it has come.
-Moment = Callable[[Project], Callable[[], bool]]
+# How long the engine is given to notice a signal, before the cloud answers to the request that it waits for.
+NOTICE_SECONDS = 2.0
+# Prepares a moment in an update of a stack, and returns what says that it has come.
+Moment = Callable[[Project, str], Callable[[], bool]]
 
 
 def during(request: dict[str, str]) -> Moment:
-    """While the cloud takes its time to answer to a request."""
+    """While the cloud takes its time to answer to a request, which is until `end` has the faults cleared."""
 
-    def prepare(project: Project) -> Callable[[], bool]:
-        project.inject(kind="slow", seconds=2, **request)
+    def prepare(project: Project, _stack: str) -> Callable[[], bool]:
+        project.inject(kind="slow", seconds=600, **request)
         return lambda: not project.pending_faults()
+
+    return prepare
+
+
+def during_nothing_but(request: dict[str, str]) -> Moment:
+    """The same, once everything that the engine does beside it is over."""
+
+    def prepare(project: Project, stack: str) -> Callable[[], bool]:
+        struck = during(request)(project, stack)
+        return lambda: struck() and len(project.state(stack).get("pending_operations") or ()) == 1
 
     return prepare
 
 
 def end(project: Project, stack: str, command: tuple[str, ...], moment: Moment, number: signal.Signals) -> None:
     """Start an engine command, and send it a signal at a moment."""
-    has_come = moment(project)
+    has_come = moment(project, stack)
     engine = project.session.start_pulumi(*command, "-s", stack, capture=True)
     try:
         deadline = time.monotonic() + PATIENCE
@@ -78,7 +90,10 @@ def end(project: Project, stack: str, command: tuple[str, ...], moment: Moment, 
             time.sleep(0.05)
         parts = psutil.Process(engine.pid).children(recursive=True)
         engine.send_signal(number)
-        engine.communicate(timeout=60)
+        if number != signal.SIGKILL:
+            time.sleep(NOTICE_SECONDS)
+        project.call("DELETE", "faults")
+        engine.communicate(timeout=PATIENCE)
         # A killed engine leaves its language host and plugins behind; those only notice after a while.
         for part in parts:
             with contextlib.suppress(psutil.NoSuchProcess):

@@ -96,9 +96,10 @@ def destroy_with_checkpoint(project: Project, client: ApiClient) -> str:
 def run_job(project: Project) -> None:
     """A job of the guest's queue runs on the guest's host, admitted by the lab's Kueue, and ends."""
     with jobs_of(project, GUEST) as jobs:
-        job = jobs.submit("job", seconds=2)
+        job = jobs.submit("job")
         (pod,) = jobs.running(job)
         assert pod["spec"]["nodeName"] == HOST
+        jobs.end(job)
         for _ in workload.watch(jobs.client, job, PATIENCE_SECONDS):
             pass
 

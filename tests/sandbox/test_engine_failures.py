@@ -12,7 +12,7 @@ from tests.faults.points import points, sample
 from tests.faults.results import AGAIN, ITSELF, RECOVER
 from tests.faults.trial import Pass
 from tests.sandbox.conftest import SLIM, Project
-from tests.sandbox.recovery import UP, actions, during, end, recover, row
+from tests.sandbox.recovery import UP, actions, during, during_nothing_but, end, recover, row
 from tests.sandbox.workloads import has_release
 
 CREATE_POOL = {"method": "POST", "path": "/nodePools$"}
@@ -55,7 +55,7 @@ def lose_nothing_while_it_is_destroyed(project: Project, stack: str) -> None:
     assert len(results) == len(names) > 5
 
 
-def during_helm(project: Project) -> Callable[[], bool]:
+def during_helm(project: Project, _stack: str) -> Callable[[], bool]:
     """While helm waits for a controller that it has just installed."""
 
     def installing() -> bool:
@@ -88,7 +88,7 @@ def test_after_ctrl_c_or_a_cancelled_job_the_next_up_goes_on(project: Project) -
 def test_after_a_kill_one_command_brings_the_stack_back(project: Project) -> None:
     """SIGKILL: nothing is saved and the lock stays. What was being made is adopted, helm's releases are completed."""
     project.write_stack("killed", **SLIM)
-    end(project, "killed", UP, during(CREATE_CLUSTER), signal.SIGKILL)
+    end(project, "killed", UP, during_nothing_but(CREATE_CLUSTER), signal.SIGKILL)
     assert "the stack is currently locked" in project.fail(*UP, "-s", "killed")
     planned = recover(project, "killed", "--dry-run", code=1)
     assert planned["lock"][0]["gone"]
@@ -113,12 +113,12 @@ def test_after_a_kill_one_command_brings_the_stack_back(project: Project) -> Non
 
     # The engine keeps the row of what it has deleted. It would not look at the new pool, and create it once more.
     pool = row(project, "killed", "slices-serve-0")
-    end(project, "killed", (*UP, "--replace", pool["urn"]), during(CREATE_POOL), signal.SIGKILL)
+    end(project, "killed", (*UP, "--replace", pool["urn"]), during_nothing_but(CREATE_POOL), signal.SIGKILL)
     assert row(project, "killed", "slices-serve-0")["pendingReplacement"]
     assert actions(recover(project, "killed")) == {"slices-serve-0": "adopt"}
     assert row(project, "killed", "slices-serve-0")["outputs"] == pool["outputs"]
     project.assert_clean("killed")
 
-    end(project, "killed", DESTROY, during(DELETE_CLUSTER), signal.SIGKILL)
+    end(project, "killed", DESTROY, during_nothing_but(DELETE_CLUSTER), signal.SIGKILL)
     recover(project, "killed")
     project.destroy("killed")

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from typing import Any
 
 from sandbox import workload
 from sandbox.kubernetes.api import ApiClient, Object, is_true
+from sandbox.tests.kubernetes_support import UNTIL_TOLD, end
 from sandbox_adapter import Choice, workload_command
 from tests.sandbox.conftest import Project
+from tests.sandbox.workloads import eventually
 
 PAIR = {"machine_type": "ct6e-standard-4t", "topology": "2x4", "capacity": "spot"}
 QUEUES = {"research": {"namespaces": ["research"], "slices": {"pair": 1}}}
 NAMESPACE = "research"
-PATIENCE_SECONDS = 60
-JOB_SECONDS = 5
 
 
 def outputs(project: Project, stack: str) -> dict[str, Any]:
@@ -26,15 +24,6 @@ def outputs(project: Project, stack: str) -> dict[str, Any]:
 
 def client(project: Project, stack: str) -> ApiClient:
     return project.session.cluster_client(outputs(project, stack)["cluster"]["endpoint"])
-
-
-def eventually(look: Callable[[], Any], what: str) -> Any:
-    """What `look` finds, as soon as it finds something."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"never came: {what}"
-        time.sleep(0.2)
-    return found
 
 
 def pods(api: ApiClient) -> list[Object]:
@@ -57,17 +46,23 @@ def test_a_job_goes_from_the_managers_queue_to_a_worker(project: Project) -> Non
 
     here, there = client(project, "front"), client(project, "us")
     arguments = workload_command("front", Choice("pair", "research", 1))
-    job = here.create(workload.manifest(arguments, project.folder, JOB_SECONDS))
-    eventually(lambda: len(pods(there)) == 2, "a pod on each host of the worker's slice")
+    job = here.create(workload.manifest(arguments, project.folder, UNTIL_TOLD))
+    eventually("a pod on each host of the worker's slice", lambda: len(pods(there)) == 2)
     assert not pods(here), "a manager runs nothing itself"
-    assert workload.workload_of(here, job)["status"]["clusterName"] == "us"
-    done = eventually(lambda: _completed(here, job), "the end of the job, as the manager sees it")
+    eventually("the manager says where it runs", lambda: _place(here, job) == "us")
+    end(there, pods(there))
+    done = eventually("the end of the job, as the manager sees it", lambda: _completed(here, job))
     assert done["status"]["replicatedJobsStatus"][0]["succeeded"] == 1
     name = job["metadata"]["name"]
-    eventually(lambda: not there.get(job["apiVersion"], job["kind"], name, NAMESPACE), "removal of the worker's copy")
+    eventually("removal of the worker's copy", lambda: not there.get(job["apiVersion"], job["kind"], name, NAMESPACE))
 
     project.succeed("destroy", "-s", "front", "--yes", "--skip-preview")
     project.destroy("us")
+
+
+def _place(api: ApiClient, job: Object) -> str:
+    """The worker that has taken a job."""
+    return str(workload.workload_of(api, job).get("status", {}).get("clusterName", ""))
 
 
 def _completed(api: ApiClient, job: Object) -> Object | None:

@@ -16,10 +16,8 @@ from sandbox import workload
 from sandbox.kubernetes.api import ApiError, Object
 from sandbox_adapter import workload_command
 from tests.sandbox.conftest import PLATFORM, Project
-from tests.sandbox.workloads import Jobs, eventually, jobs_of
+from tests.sandbox.workloads import PATIENCE_SECONDS, Jobs, eventually, jobs_of
 
-# Long enough for a preview while the job runs, on a busy machine.
-LONG_SECONDS, SHORT_SECONDS = 40, 2
 MACHINE, ZONE = "ct6e-standard-4t", "us-east5-a"
 
 
@@ -36,7 +34,7 @@ def created_pools(project: Project, stack: str) -> tuple[int, Any]:
 
 def without_own_pools(project: Project, jobs: Jobs) -> Object:
     """The tool's job, as somebody writes it who does not know of the selector."""
-    job = workload.manifest(workload_command(jobs.stack, jobs.choice), project.folder, SHORT_SECONDS)
+    job = workload.manifest(workload_command(jobs.stack, jobs.choice), project.folder, 1)
     template = job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
     del template["spec"]["nodeSelector"][JOBSET_LABEL]
     return job
@@ -49,6 +47,13 @@ def restarts(jobs: Jobs, job: Any) -> int:
     return int(live.get("status", {}).get("restarts", 0))
 
 
+def finish(jobs: Jobs, job: Object) -> None:
+    """Ends a job, and waits until its hosts are gone."""
+    jobs.end(job)
+    for _ in workload.watch(jobs.client, job, PATIENCE_SECONDS, until_no_hosts=True):
+        pass
+
+
 def test_gke_creates_the_slices_of_a_class_and_falls_back_where_the_first_choice_is_out_of_stock(
     project: Project,
 ) -> None:
@@ -59,13 +64,13 @@ def test_gke_creates_the_slices_of_a_class_and_falls_back_where_the_first_choice
     project.call("POST", "stock", {"zone": ZONE, "machine_type": MACHINE, "model": "spot", "machines": 4})
     with jobs_of(project, "ondemand") as jobs:
         assert not jobs.client.list_all("v1", "Node", labelSelector=ACCELERATOR_LABEL), "no slice before there is a job"
-        first = jobs.submit("first", LONG_SECONDS)
+        first = jobs.submit("first")
         pods = jobs.running(first)
         jobs.assert_whole_slices(first, pods)
         spot = jobs.client.list_all("v1", "Node", labelSelector="cloud.google.com/gke-spot=true")
         assert (len(spot), len(pods)) == (4, 8)
         project.assert_clean("ondemand")
-        second = jobs.run_example(SHORT_SECONDS)
+        second = jobs.run_example()
         eventually("the second job waits for quota", lambda: jobs.waits_for_quota(second))
         jobs.finish_in_order(first, second)
         eventually("all slices are given back", lambda: not jobs.nodes(first))
@@ -78,7 +83,7 @@ def test_what_gke_created_outlives_an_edit_and_ends_with_the_cluster(project: Pr
     project.copy_stack("ondemand")
     project.up("ondemand")
     with jobs_of(project, "ondemand") as jobs:
-        job = jobs.submit("first", 600)
+        job = jobs.submit("first")
         jobs.running(job)
         file = project.folder / "Pulumi.ondemand.yaml"
         content = yaml.safe_load(file.read_text())
@@ -103,19 +108,19 @@ def test_tpu_provisioner_creates_a_pool_for_each_job_and_deletes_it_after(projec
         assert not jobs.client.list_all("v1", "Node", labelSelector=ACCELERATOR_LABEL), "no slice before there is a job"
         with pytest.raises(ApiError, match="run on the node pool of another JobSet"):
             jobs.client.create(without_own_pools(project, both))
-        first, second = jobs.submit("first", 15), jobs.submit("second", LONG_SECONDS)
+        first, second = jobs.submit("first"), jobs.submit("second")
         for job in (first, second):
             jobs.assert_whole_slices(job, jobs.running(job))
         assert not jobs.nodes(first).keys() & jobs.nodes(second).keys(), "no JobSet takes another's pool"
         code, pools = created_pools(project, "provisioner")
         assert (code, [pool["jobset"] for pool in pools]) == (0, ["team-a/first", "team-a/second"])
         project.assert_clean("provisioner")
-        for job in (first, second):
-            for _ in workload.watch(jobs.client, job, 180, until_no_hosts=True):
-                pass
+        jobs.end(first)
+        eventually("the pool of the first is gone", lambda: not jobs.nodes(first))
+        assert jobs.running(second)
         assert restarts(jobs, second) == 0, "the pool of the second went with the first"
-        for _ in workload.watch(jobs.client, jobs.run_example(SHORT_SECONDS), 180, until_no_hosts=True):
-            pass
+        finish(jobs, second)
+        finish(jobs, jobs.run_example())
     assert created_pools(project, "provisioner") == (0, [])
     project.assert_clean("provisioner")
     project.destroy("provisioner", "--run-program")
@@ -128,7 +133,7 @@ def test_a_pool_that_tpu_provisioner_could_not_create_is_found_by_the_check(proj
     for _ in range(2):
         project.inject(kind="operation", method="POST", path="/nodePools$", code="ZONE_RESOURCE_POOL_EXHAUSTED")
     with jobs_of(project, "provisioner") as jobs:
-        job = jobs.submit("train", SHORT_SECONDS)
+        job = jobs.submit("train")
 
         def found(problem: str) -> bool:
             code, pools = created_pools(project, "provisioner")
@@ -146,7 +151,7 @@ def test_destroy_names_the_pools_that_go_with_the_cluster(project: Project) -> N
     project.copy_stack("provisioner")
     project.up("provisioner")
     with jobs_of(project, "provisioner") as jobs:
-        jobs.running(jobs.submit("train", 600))
+        jobs.running(jobs.submit("train"))
     output = project.succeed("destroy", "-s", "provisioner", "--yes", "--skip-preview", "--run-program")
     assert "of JobSet team-a/train" in output
     assert project.session.inventory() == {}

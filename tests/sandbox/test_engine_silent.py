@@ -9,7 +9,7 @@ import httpx
 
 from tests.sandbox.conftest import Project
 from tests.sandbox.recovery import UP, during, end
-from tests.sandbox.workloads import eventually
+from tests.sandbox.workloads import PATIENCE_SECONDS, eventually
 
 Json = dict[str, Any]
 
@@ -66,7 +66,7 @@ def give_up(project: Project) -> str:
         eventually("the update waits for the control plane", lambda: is_asked_for(project, since))
         eventually("hosts are there", lambda: HOST in project.session.inventory().get("compute.instances", []))
         engine.send_signal(signal.SIGINT)
-        said, errors = engine.communicate(timeout=60)
+        said, errors = engine.communicate(timeout=PATIENCE_SECONDS)
     finally:
         engine.kill()
         engine.wait()

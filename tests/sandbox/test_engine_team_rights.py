@@ -72,8 +72,16 @@ def standing(sandbox_session: Session, tmp_path_factory: pytest.TempPathFactory)
     client = made.cluster_client()
     assert client
     with client, client.impersonate(EVA[0], (*EVA[1], "system:authenticated"), {}) as eva:
+        eventually("quotas in force", lambda: all("hard" in each.get("status", {}) for each in quotas(client)))
         yield Standing(made, client, eva)
     made.start_over()
+
+
+def quotas(client: ApiClient) -> list[Json]:
+    """A quota is in force once a controller has written its status."""
+    found: list[Json] = client.list_all("v1", "ResourceQuota", MINE)
+    assert found
+    return found
 
 
 # What a member tries. Kubernetes: verb, API, kind, namespace, and the subresource where it is about one.

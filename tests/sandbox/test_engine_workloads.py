@@ -6,10 +6,6 @@ from sandbox import workload
 from tests.sandbox.conftest import Project
 from tests.sandbox.workloads import eventually, jobs_of
 
-# Long enough to look at a running job on a busy machine.
-FIRST_SECONDS, SECOND_SECONDS = 8, 1
-LEFT_SECONDS = 3600
-
 
 def test_the_blueprint_runs_multislice_jobs_on_slices_that_queued_provisioning_brings(project: Project) -> None:
     """Three slices of two hosts, none there at first; two jobs of two slices each, so that the second has to wait."""
@@ -17,10 +13,10 @@ def test_the_blueprint_runs_multislice_jobs_on_slices_that_queued_provisioning_b
     project.up("blueprint")
     project.assert_clean("blueprint")
     with jobs_of(project, "blueprint") as jobs:
-        first = jobs.submit("first", FIRST_SECONDS)
+        first = jobs.submit("first")
         assert not jobs.nodes(first), "no slice before there is a job"
         pods = jobs.running(first)
-        second = jobs.submit("second", SECOND_SECONDS)
+        second = jobs.submit("second")
         jobs.assert_whole_slices(first, pods)
         assert len(jobs.nodes(first)) == 2, "no more slices than are asked for"
         eventually("the second job waits for quota", lambda: jobs.waits_for_quota(second))
@@ -39,9 +35,9 @@ def test_the_recipe_gives_a_job_every_chip_of_every_host_and_mixes_no_slices(pro
     project.up("recipe")
     project.assert_clean("recipe")
     with jobs_of(project, "recipe") as jobs:
-        first = jobs.submit("first", FIRST_SECONDS)
+        first = jobs.submit("first")
         pods = jobs.running(first)
-        second = jobs.submit("second", SECOND_SECONDS)
+        second = jobs.submit("second")
         jobs.assert_whole_slices(first, pods)
         for pod in pods:
             chips = workload.allocations(jobs.client, pod)
@@ -49,6 +45,6 @@ def test_the_recipe_gives_a_job_every_chip_of_every_host_and_mixes_no_slices(pro
             assert len({chip["device"] for chip in chips}) == 4
         eventually("the second job waits for quota", lambda: jobs.waits_for_quota(second))
         jobs.finish_in_order(first, second)
-        jobs.running(jobs.submit("left", LEFT_SECONDS))
+        jobs.running(jobs.submit("left"))
         jobs.serve("large", "server")
     project.destroy("recipe")

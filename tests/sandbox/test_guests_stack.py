@@ -13,8 +13,6 @@ from tests.sandbox.workloads import eventually, jobs_of
 
 pytestmark = pytest.mark.sandbox
 
-FIRST_SECONDS, SECOND_SECONDS = 8, 1
-
 
 def test_a_slice_of_managed_instances_serves_one_job_after_the_other(project: Project) -> None:
     """One slice of two hosts; both jobs want all of it."""
@@ -27,9 +25,9 @@ def test_a_slice_of_managed_instances_serves_one_job_after_the_other(project: Pr
         "tpu-gce-train-0-w-0002",
     ]
     with jobs_of(project, "gce") as jobs:
-        first = jobs.submit("first", FIRST_SECONDS)
+        first = jobs.submit("first")
         pods = jobs.running(first)
-        second = jobs.submit("second", SECOND_SECONDS)
+        second = jobs.submit("second")
         jobs.assert_whole_slices(first, pods)
         for node in jobs.client.list_all("v1", "Node", labelSelector="cloud.google.com/gke-tpu-topology=2x2x2"):
             assert node["status"]["allocatable"][TPU_RESOURCE] == "4"

@@ -35,6 +35,7 @@ COMPUTE_CLASS = load(
 )
 SELECTOR, EXCLUSIVE = "tpu-platform/jobset", "alpha.jobset.sigs.k8s.io/exclusive-topology"
 JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
+PATIENCE = 120.0
 
 
 def in_force(platform: Platform) -> Iterator[ApiClient]:
@@ -46,7 +47,10 @@ def in_force(platform: Platform) -> Iterator[ApiClient]:
         policy = created_pools.policy(platform)
         assert policy
         install(found, policy)
-        within(20, lambda: refused(found, pod(platform) | {"metadata": {"name": "p", "namespace": "free"}}))
+        stranger = pod(platform) | {"metadata": {"name": "p", "namespace": "free"}}
+        within(PATIENCE, lambda: "for jobs in queues only" in refused(found, stranger))
+        # A new namespace takes no pods before it has the account that they need.
+        within(PATIENCE, lambda: not refused(found, pod(platform)))
         yield found
 
 

@@ -67,7 +67,9 @@ class Worker:
 
     def token(self, secret: str) -> str:
         """The token that the cluster puts into a Secret of the worker's stack."""
-        found = within(20, lambda: (self.client.get("v1", "Secret", secret, SYSTEM) or {}).get("data", {}).get("token"))
+        found = within(
+            120, lambda: (self.client.get("v1", "Secret", secret, SYSTEM) or {}).get("data", {}).get("token")
+        )
         return base64.b64decode(found).decode()
 
 
@@ -126,7 +128,7 @@ def test_another_name_ends_the_old_token(worker: Worker, monkeypatch: pytest.Mon
     new = worker.token("multikueue-manager-second")
     assert new != old
     worker.client.delete(_secret("multikueue-manager-token"))
-    within(30, lambda: not _is_accepted(worker, old))
+    within(120, lambda: not _is_accepted(worker, old))
     assert _is_accepted(worker, new)
 
 

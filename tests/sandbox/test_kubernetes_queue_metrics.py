@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -55,7 +55,7 @@ CONFIG = {"gcp:project": PROJECT, "tpu-platform:platform": json.dumps(raw({"serv
 (FLAVOR,) = flavors.flavors(PLATFORM).values()
 assert PLAN.price_per_chip_hour
 PRICE = PLAN.price_per_chip_hour.amount
-PATIENCE = 60
+PATIENCE = 180
 CHARTS = {plan.chart.name: plan.query for plan in charts(PLATFORM)}
 ALERTS = {plan.alert.name: plan.query for plan in alerts(PLATFORM)}
 STUCK_FOR = PLATFORM.monitoring.thresholds.stuck_for
@@ -92,10 +92,11 @@ class Lab:
 
     def come_to(self, chart: str, expected: Mapping[str, float], label: str = "cluster_queue") -> None:
         """Waits until the chart has these values and no others but 0."""
-        deadline = time.monotonic() + PATIENCE
-        while (found := self.by(label, CHARTS[chart])) != expected:
-            assert time.monotonic() < deadline, f"{chart}: {found} and not {expected}"
-            time.sleep(0.2)
+        within(PATIENCE, lambda: self.by(label, CHARTS[chart]) == expected, lambda: self.by(label, CHARTS[chart]))
+
+    def answers(self, query: str, expected: Mapping[tuple[tuple[str, str], ...], Any]) -> None:
+        """Waits until a query has this answer: metrics that change together may be read a second apart."""
+        within(PATIENCE, lambda: self.found.ask(query) == expected, lambda: self.found.ask(query))
 
     def submit(self, name: str, queue: str, pods: int = 1) -> None:
         """A job whose pods run for longer than the test."""
@@ -130,6 +131,17 @@ class Lab:
         [admitted] = [each for each in workload["status"]["conditions"] if each["type"] == "Admitted"]
         begin, end = workload["metadata"]["creationTimestamp"], admitted["lastTransitionTime"]
         return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
+
+    def comes_to_the_longest_of(self, waits: Iterable[float]) -> None:
+        """Waits until "nine in ten" is in the bucket of the longest wait, which is known to a second."""
+        longest = max(waits)
+        lower = max(bound for bound in BUCKETS if bound <= max(longest - 1, 0))
+        upper = min(bound for bound in BUCKETS if bound > longest + 1)
+
+        def shown() -> float:
+            return self.by("cluster_queue", CHARTS["wait"]).get("one", 0)
+
+        within(PATIENCE, lambda: lower < shown() <= upper, shown)
 
 
 @pytest.fixture(scope="module")
@@ -224,12 +236,11 @@ def test_idle_queues_own_chips_that_nobody_uses(lab: Lab) -> None:
     lab.come_to("waiting", {})
     lab.come_to("borrowed", {})
     lab.come_to("free", {FLAVOR.name: 3}, "flavor")
-    assert lab.by("cluster_queue", CHARTS["workloads-waiting"]) == {}
-    assert lab.found.ask(CHARTS["idle-cost"]) == {(): pytest.approx(3 * PRICE)}
-    assert lab.found.ask(ALERTS["idle-cost"]) == {(): pytest.approx(3 * PRICE)}
-    assert lab.found.ask(ALERTS["free-but-waiting"]) == {}
-    assert lab.found.ask(ALERTS["stuck"]) == {}
-    assert lab.found.ask(ALERTS["no-queue-metrics"]) == {}
+    lab.come_to("workloads-waiting", {})
+    lab.answers(CHARTS["idle-cost"], {(): pytest.approx(3 * PRICE)})
+    lab.answers(ALERTS["idle-cost"], {(): pytest.approx(3 * PRICE)})
+    for alert in ("free-but-waiting", "stuck", "no-queue-metrics"):
+        lab.answers(ALERTS[alert], {})
 
 
 def test_a_full_queue_borrows_and_lets_work_wait(lab: Lab) -> None:
@@ -240,23 +251,21 @@ def test_a_full_queue_borrows_and_lets_work_wait(lab: Lab) -> None:
     lab.come_to("waiting", {"one": 1})
     lab.come_to("borrowed", {"one": 2})
     lab.come_to("free", {}, "flavor")
-    assert lab.by("cluster_queue", CHARTS["workloads-waiting"]) == {"one": 1}
-    assert lab.found.ask(CHARTS["idle-cost"]) == {(): pytest.approx(0)}
-    assert lab.found.ask(ALERTS["idle-cost"]) == {}
-    assert lab.found.ask(ALERTS["free-but-waiting"]) == {}
+    lab.come_to("workloads-waiting", {"one": 1})
+    lab.answers(CHARTS["idle-cost"], {(): pytest.approx(0)})
+    for alert in ("idle-cost", "free-but-waiting"):
+        lab.answers(ALERTS[alert], {})
 
 
 def test_nine_in_ten_of_four_is_the_one_that_waited(lab: Lab) -> None:
-    assert max(lab.waited(f"small-{index}") for index in range(3)) <= 1
-    within(PATIENCE, lambda: lab.by("cluster_queue", CHARTS["wait"]).get("one", 99) <= 2.5)
+    at_once = [lab.waited(f"small-{index}") for index in range(3)]
+    lab.comes_to_the_longest_of(at_once)
     time.sleep(3)  # no job that is admitted at once waits as long
     lab.delete("small-0")
     lab.come_to("waiting", {})
-    waited = lab.waited("small-3")
-    assert waited >= 3
-    edges = {max(bound for bound in BUCKETS if bound <= waited + off) for off in (-1, 0, 1)}
-    within(PATIENCE, lambda: lab.by("cluster_queue", CHARTS["wait"])["one"] > min(edges))
-    assert lab.by("cluster_queue", CHARTS["wait"])["one"] <= min(bound for bound in BUCKETS if bound > waited + 1)
+    last = lab.waited("small-3")
+    assert last >= 3
+    lab.comes_to_the_longest_of([*at_once, last])
 
 
 def test_the_first_eviction_counts(lab: Lab) -> None:
@@ -282,9 +291,11 @@ def test_a_queue_is_stuck_until_it_admits_something(lab: Lab) -> None:
     soon = ALERTS["stuck"].replace(f"[{STUCK_FOR}:5m]", "[5s:1s]").replace(STUCK_FOR, "10s")
     assert STUCK_FOR not in soon
     within(PATIENCE, lambda: lab.by("cluster_queue", soon) == {"two": 1})
+    since = time.time()
     lab.submit("small", "two")
     lab.come_to("used", {"two": 1})
-    assert lab.by("cluster_queue", soon) == {}
+    # It is so for ten seconds, which a busy machine may sleep through.
+    within(PATIENCE, lambda: lab.found.was_empty(soon, since))
     lab.come_to("waiting", {"two": 4})
     within(PATIENCE, lambda: lab.by("cluster_queue", soon) == {"two": 1})
 

@@ -37,7 +37,7 @@ WRITTEN = raw({"serve": SERVE}, queues=QUEUES)
 PLATFORM = load({"serve": SERVE}, queues=QUEUES)
 (PLAN,) = PLATFORM.slice_plans
 (FLAVOR,) = flavors.flavors(PLATFORM).values()
-PATIENCE = 60
+PATIENCE = 240
 POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 
 
@@ -65,7 +65,7 @@ def client() -> Iterator[ApiClient]:
             within(PATIENCE, lambda: _applied(found, graph))
             found.create(suspended(of_job("older", BOTH)))
             apply_recorded(found, graph, *POLICIES, named="unqueued-tpus")
-            within(PATIENCE, lambda: refused(found, of_pod(SOLO)))
+            within(PATIENCE, lambda: "with the label" in refused(found, of_pod(SOLO)))
             within(PATIENCE, lambda: found.get(KUEUE_API, "LocalQueue", "default", SOLO))
             yield found
         finally:

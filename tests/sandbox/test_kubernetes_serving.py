@@ -30,7 +30,7 @@ from sandbox.kubernetes.gke import GkeCluster
 from sandbox.kubernetes.registry import ChartRegistry
 from sandbox.kubernetes.releases import ReleaseSpec
 from sandbox.plugins.kubernetes.releases import PostRenderingHelm
-from sandbox.tests.kubernetes_support import KUEUE_API, node_pool
+from sandbox.tests.kubernetes_support import KUEUE_API, UNTIL_TOLD, end, node_pool
 from sandbox_adapter import PROGRAM as ADAPTER
 from tests.graph.recording import ROOT, record_main
 from tests.platforms import PROJECT, load, raw
@@ -52,7 +52,7 @@ SETTINGS: dict[str, Any] = {
 WRITTEN, PLATFORM = raw(SLICES, **SETTINGS), load(SLICES, **SETTINGS)
 PLANS = {plan.name: plan for plan in PLATFORM.slice_plans}
 LWS_API, JOBSET_API = "leaderworkerset.x-k8s.io/v1", "jobset.x-k8s.io/v1alpha2"
-PATIENCE = 60
+PATIENCE = 240
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def client() -> Iterator[ApiClient]:
             apply_recorded(
                 found, graph, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", named="unqueued-tpus"
             )
-            within(PATIENCE, lambda: refused(found, bare_pod()))
+            within(PATIENCE, lambda: "with the label" in refused(found, bare_pod()))
             within(PATIENCE, lambda: found.get(KUEUE_API, "LocalQueue", "default", TEAM))
             yield found
         finally:
@@ -152,6 +152,12 @@ def trained(client: ApiClient, slices: str, name: str, seconds: int = 2, priorit
 
 def completed(client: ApiClient, name: str) -> bool:
     return is_true(client.get(JOBSET_API, "JobSet", name, TEAM) or {}, "Completed")
+
+
+def running(client: ApiClient, job: str) -> list[Object]:
+    """Pods of a job that run."""
+    found = client.list_all("v1", "Pod", TEAM, labelSelector=f"jobset.sigs.k8s.io/jobset-name={job}")
+    return [each for each in found if each["status"].get("phase") == "Running"]
 
 
 def used(client: ApiClient) -> dict[str, int]:
@@ -263,8 +269,9 @@ def test_a_server_that_is_scaled_up_past_its_queue_waits_with_what_is_more(clien
 def test_a_job_of_higher_priority_takes_a_servers_slice_until_it_ends(client: ApiClient, stack: Path) -> None:
     served(client, stack, CHIPS, "--replicas", "2")
     within(PATIENCE, lambda: ready(client) == ["chips-0", "chips-1"])
-    trained(client, CHIPS, "urgent", seconds=6, priority="high")
+    trained(client, CHIPS, "urgent", UNTIL_TOLD, "high")
     within(PATIENCE, lambda: len(ready(client)) == 1 and len(waiting(client)) == 1)
+    end(client, within(PATIENCE, lambda: running(client, "urgent")))
     within(PATIENCE, lambda: completed(client, "urgent"))
     within(PATIENCE, lambda: ready(client) == ["chips-0", "chips-1"])
     within(PATIENCE, lambda: used(client) == of(CHIPS, 2))
@@ -305,8 +312,8 @@ def test_another_version_rolls_out_and_keeps_its_slice(client: ApiClient, stack:
 
 def test_only_kueue_lets_a_servers_pod_start(client: ApiClient, stack: Path) -> None:
     """Whoever may change pods could otherwise take the gate away, and with it a slice past the queue."""
-    trained(client, CHIPS, "first", seconds=600)
-    trained(client, CHIPS, "second", seconds=600)
+    trained(client, CHIPS, "first", seconds=UNTIL_TOLD)
+    trained(client, CHIPS, "second", seconds=UNTIL_TOLD)
     within(PATIENCE, lambda: used(client) == of(CHIPS, 2))
     served(client, stack, CHIPS)
     within(PATIENCE, lambda: waiting(client) == ["chips-0"])

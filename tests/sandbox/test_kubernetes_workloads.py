@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from sandbox.kubernetes import assets
 from sandbox.kubernetes.api import ApiError, Object, is_true
 from sandbox.kubernetes.control_plane import RUN_FOR
+from sandbox.tests.kubernetes_support import UNTIL_TOLD, end
 from tests.graph.recording import ROOT
 from tests.sandbox.admission import within
 from tests.sandbox.queue_cluster import QueueCluster, queue_cluster
@@ -23,7 +24,7 @@ from tools.__main__ import app
 pytestmark = pytest.mark.sandbox
 
 STACK = ROOT / "Pulumi.recipe.yaml"
-PATIENCE = 120.0
+PATIENCE = 240.0
 NAMESPACE = "research"
 
 
@@ -133,7 +134,7 @@ def test_a_coordinator_of_one_character_more_is_refused_by_jobset(cluster: Queue
 
 def test_pods_are_told_what_a_label_says(cluster: QueueCluster, stack_file: Path) -> None:
     """Every label that a variable comes from is on the pod, so that no variable is empty."""
-    cluster.client.create(run_for(printed(stack_file, "pair", "--slices", "2"), 600))
+    cluster.client.create(run_for(printed(stack_file, "pair", "--slices", "2"), UNTIL_TOLD))
     selector = "jobset.sigs.k8s.io/jobset-name=pair"
     pods = within(PATIENCE, lambda: _four(cluster.client.list_all("v1", "Pod", NAMESPACE, labelSelector=selector)))
     for pod in pods:
@@ -176,13 +177,13 @@ def test_why_follows_a_job_from_the_queue_to_its_end(
         return why(cluster, stack_file, monkeypatch, *arguments)
 
     client = cluster.client
-    client.create(run_for(printed(stack_file, "pair", "--slices", "2", "--name", "first"), 600))
+    client.create(run_for(printed(stack_file, "pair", "--slices", "2", "--name", "first"), UNTIL_TOLD))
     within(PATIENCE, lambda: "runs: 4 running" in asked("first")[1])
     exit_code, text = asked("first")
     assert exit_code == 0
     assert "4 of 4 have their chips" in text
     assert "4 of 4 hosts of" in text
-    second = client.create(run_for(printed(stack_file, "pair", "--slices", "2", "--name", "second"), 1))
+    second = client.create(run_for(printed(stack_file, "pair", "--slices", "2", "--name", "second"), UNTIL_TOLD))
     within(PATIENCE, lambda: "held by research/first (16)" in asked("second")[1])
     exit_code, text = asked("jobset/second")
     assert exit_code == 0
@@ -193,9 +194,13 @@ def test_why_follows_a_job_from_the_queue_to_its_end(
     assert "JobSet research/second" in text
     client.delete(second)
     third = client.create(
-        run_for(printed(stack_file, "pair", "--slices", "2", "--name", "third", "--priority", "high"), 15)
+        run_for(printed(stack_file, "pair", "--slices", "2", "--name", "third", "--priority", "high"), UNTIL_TOLD)
     )
     within(PATIENCE, lambda: "evicted before: Preempted for JobSet research/third" in asked("first")[1])
+    selector = "jobset.sigs.k8s.io/jobset-name=third"
+    pods = within(PATIENCE, lambda: _four(client.list_all("v1", "Pod", NAMESPACE, labelSelector=selector)))
+    within(PATIENCE, lambda: "runs: 4 running" in asked("third")[1])
+    end(client, pods)
     within(PATIENCE, lambda: is_true(client.get(third["apiVersion"], "JobSet", "third", NAMESPACE) or {}, "Completed"))
     exit_code, text = asked("third")
     assert exit_code == 0

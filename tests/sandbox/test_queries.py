@@ -45,7 +45,7 @@ CHARTS = {plan.chart.name: plan.query for plan in charts(PLATFORM)}
 ALERTS = {plan.alert.name: plan.query for plan in alerts(PLATFORM)}
 OF_GOOGLE = {plan.alert.name: plan.query for each in (SELF_MANAGED, RESERVED) for plan in alerts(each)}
 SCRAPES = 6
-PATIENCE = 60
+PATIENCE = 180
 RISING = "@"
 """Stands for a number that grows with every reading."""
 

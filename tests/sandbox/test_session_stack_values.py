@@ -20,6 +20,8 @@ import json, os
 from pathlib import Path
 import pulumi
 
+pytestmark = pytest.mark.sandbox
+
 names = [f"v{index:03}" for index in range(1000)]
 Path(os.environ["RECEIVED"]).write_text(json.dumps({f"tiny:{name}": pulumi.Config().get(name) for name in names}))
 """

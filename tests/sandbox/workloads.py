@@ -18,12 +18,14 @@ import yaml
 from sandbox import workload
 from sandbox.kubernetes.api import ApiClient, Object, condition, is_true
 from sandbox.kubernetes.nodes import POOL_LABEL
+from sandbox.tests import kubernetes_support
+from sandbox.tests.kubernetes_support import UNTIL_TOLD
 from sandbox_adapter import Choice, choose, workload_command
 from tests.graph.recording import ROOT
 from tests.sandbox.conftest import Project
 
 T = TypeVar("T")
-PATIENCE_SECONDS = 180.0
+PATIENCE_SECONDS = 300.0
 
 
 def eventually(what: str, look: Callable[[], T]) -> T:
@@ -66,13 +68,13 @@ class Jobs:
     stack: str
     choice: Choice
 
-    def submit(self, name: str, seconds: float) -> Object:
-        """A job of the stack's widest slices, from the tool's manifest; its pods run for `seconds`."""
+    def submit(self, name: str) -> Object:
+        """A job of the stack's widest slices, from the tool's manifest; its pods run until `end`."""
         arguments = workload_command(self.stack, self.choice, "--name", name)
-        return self.client.apply(workload.manifest(arguments, self.folder, seconds))
+        return self.client.apply(workload.manifest(arguments, self.folder, UNTIL_TOLD))
 
-    def run_example(self, seconds: float) -> Object:
-        """The JobSet of the stack's `examples/STACK/train.yaml`, submitted; its pods run for `seconds`.
+    def run_example(self) -> Object:
+        """The JobSet of the stack's `examples/STACK/train.yaml`, submitted; its pods run until `end`.
 
         Before that the API server takes every example of the stack, without storing it.
         """
@@ -80,7 +82,7 @@ class Jobs:
         for each in itertools.chain.from_iterable(examples.values()):
             self.client.create(each, dry_run=True)
         (job,) = examples["train"]
-        return self.client.create(workload.running_for(job, seconds))
+        return self.client.create(workload.running_for(job, UNTIL_TOLD))
 
     def _example_files(self) -> list[Path]:
         found = sorted((ROOT / "examples" / self.stack).glob("*.yaml"))
@@ -126,6 +128,10 @@ class Jobs:
 
         return eventually(f"{wanted} running pods of {job['metadata']['name']}", all_run)
 
+    def end(self, job: Object) -> None:
+        """The job's work is done, once all of its pods run."""
+        kubernetes_support.end(self.client, self.running(job))
+
     def nodes(self, job: Object) -> dict[str, set[str]]:
         """The nodes that are there for such a job, by node pool."""
         selector = job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["nodeSelector"]
@@ -150,7 +156,9 @@ class Jobs:
         return reserved.get("status") == "False" and "insufficient" in reserved.get("message", "")
 
     def finish_in_order(self, first: Object, second: Object) -> None:
-        """Watch both to their end: the second is admitted after the first has given its slices back."""
+        """Ends both: the second is admitted after the first has given its slices back."""
+        self.end(first)
+        self.end(second)
         for _ in workload.watch(self.client, second, PATIENCE_SECONDS):
             pass
         done, later = (workload.workload_of(self.client, job) for job in (first, second))

@@ -21,7 +21,7 @@ from tests.bootstrap.vm import containers, image, inside
 CPUS, MEMORY_MIB = 2, 16 * 1024
 DATA_DISK_BYTES = 4 << 30
 DATA_DISK = "google-data"
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
