@@ -17,7 +17,7 @@ SITE := website/.venv/.installed
 COMPILE := $(UV) pip compile --quiet --python-version 3.11 --universal --generate-hashes --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: help demo shell down test lint format lock bench faults policies site clean
+.PHONY: help demo shell down test check lint format lock bench faults policies site clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ down: $(VENV) ## stop a sandbox that was left running
 test: $(VENV) $(POLICIES) ## all tiers of tests; PYTEST='-k name' narrows them down
 	@$(PY) -m sandbox build
 	@$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(or $(PYTEST),--all-tiers)
+
+check: $(VENV) $(POLICIES) lint ## formatting, lint, types, and the tests that need nothing built: the loop while you edit
+	@$(PY) -m pytest -n $(WORKERS) --dist worksteal --nothing-built $(PYTEST)
 
 lint: $(VENV) ## formatting, lint and types
 	@$(PY) -m ruff format --check .

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
+from hypothesis import HealthCheck, settings
 from pulumi.runtime import resource
 from pulumi.runtime.proto import source_pb2
 
+from sandbox import toolchain
 from sandbox.tests.isolation import OBSTACLES, isolate, leave_out, leave_out_real_pods
 from tests.bootstrap.vm.obstacle import what_vms_miss
 
@@ -20,6 +24,14 @@ SANDBOX = "sandbox/tests"
 
 # Fixtures and markers of what a test starts: VMs, containers and engines; a control plane; nothing.
 LONGEST = ({"vms", "real_pods", "sandbox_session"}, {"sandbox"})
+
+# How many objects are made before Python looks for garbage, and how often it looks at older ones. What is collected and
+# recorded stays to the end; with Python's own numbers a recorded graph takes a quarter more time.
+COLLECTION = (50_000, 20, 100)
+
+# A busy machine is slow: how long an example takes says nothing about the program.
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 isolate()
 
@@ -35,12 +47,22 @@ def no_stack_traces() -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-tiers", action="store_true", help="fail unless every tier ran and nothing was skipped")
+    parser.addoption("--nothing-built", action="store_true", help="leave out the tests that need built programs")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     is_worker = hasattr(config, "workerinput")
     if config.getoption("--all-tiers") and not is_worker:
         config.pluginmanager.register(AllTiers())
+    if config.getoption("--nothing-built"):
+        for name in ("build", "ensure", "engine"):
+            setattr(toolchain, name, refuse)
+    gc.set_threshold(*COLLECTION)
+
+
+def refuse(*_: Any) -> NoReturn:
+    """Stands for what builds programs where nothing is built."""
+    raise AssertionError("this test asks for a built program: give it the marker `sandbox`")
 
 
 def tiers() -> set[str]:
@@ -61,7 +83,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     leave_out_real_pods(config, items)
     if any(each.get_closest_marker("vms") for each in items):
         leave_out(config, items, "vms", what_vms_miss())
+    if config.getoption("--nothing-built"):
+        left_out = [each for each in items if rank(each) < len(LONGEST)]
+        items[:] = [each for each in items if rank(each) == len(LONGEST)]
+        config.hook.pytest_deselected(items=left_out)
     longest_first(items)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
 
 
 def longest_first(items: list[pytest.Item]) -> None:

@@ -64,6 +64,7 @@ def lint(*command: str | Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.sandbox
 def test_actionlint_finds_nothing() -> None:
     """With shellcheck, for the scripts in them."""
     programs = toolchain.ensure(["actionlint"])
