@@ -20,6 +20,7 @@ from sandbox.run_directory import RunDirectory
 from sandbox.session import Plan, SandboxError, Session, running
 from sandbox.tests.isolation import short_directory
 from tests.program import ADAPTER, PROGRAM
+from tests.sandbox.warm_python import warm_up
 
 ROOT = Path(__file__).parents[2]
 PLATFORM = "tpu-platform:platform"
@@ -34,6 +35,7 @@ SLIM: dict[str, Any] = {"queues": {}, "slices": {"serve": {"machine_type": "ct6e
 def sandbox_session() -> Iterator[Session]:
     """One sandbox per test process, on the stand-in plugins, whose long operations end at once."""
     with short_directory() as scratch, running(RunDirectory(scratch / "run"), Plan(), ROOT) as session:
+        warm_up(session.run)
         yield session
 
 

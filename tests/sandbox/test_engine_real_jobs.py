@@ -27,7 +27,8 @@ from sandbox.run_directory import RunDirectory
 from sandbox.session import Plan, running
 from sandbox.tests.isolation import short_directory
 from tests.sandbox.conftest import ROOT, Project, link_checkout
-from tests.sandbox.workloads import eventually
+from tests.sandbox.warm_python import warm_up
+from tests.sandbox.workloads import PATIENCE_SECONDS, eventually
 
 pytestmark = pytest.mark.real_pods
 
@@ -42,7 +43,7 @@ KINDS: dict[str, tuple[dict[str, Any], str]] = {
 CODE = """
 import jax
 from jax.experimental.multihost_utils import process_allgather
-jax.distributed.initialize(initialization_timeout=60)
+jax.distributed.initialize(initialization_timeout=300)
 total = process_allgather(jax.numpy.array([jax.process_index() + 1])).sum()
 print(f"process {jax.process_index()} of {jax.process_count()}, {jax.device_count()} devices, sum {total}", flush=True)
 """
@@ -55,6 +56,7 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     cluster, devices = KINDS[name]
     plan = Plan(pods=Choice(HOSTS, "real"))
     with short_directory() as scratch, running(RunDirectory(scratch / "run"), plan, ROOT) as session:
+        warm_up(session.run)
         folder = link_checkout(tmp_path_factory.mktemp("real") / "project")
         made = Project(replace(session, program_dir=folder))
         made.succeed("stack", "init", name)
@@ -98,7 +100,7 @@ def test_the_processes_of_a_job_find_each_other(stack: tuple[Project, str]) -> N
     assert client
     with client:
         job = client.apply(manifest(project.folder, name))
-        for _ in workload.watch(client, job, timeout=180):
+        for _ in workload.watch(client, job, timeout=PATIENCE_SECONDS):
             pass
         assert written(client, job) == {f"process {number} of 4, 16 devices, sum 10" for number in range(4)}
 

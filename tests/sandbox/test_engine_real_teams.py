@@ -19,6 +19,7 @@ from sandbox.run_directory import RunDirectory
 from sandbox.session import Plan, running
 from sandbox.tests.isolation import short_directory
 from tests.sandbox.conftest import ROOT, Project, link_checkout
+from tests.sandbox.warm_python import warm_up
 from tests.sandbox.workloads import eventually
 
 pytestmark = pytest.mark.real_pods
@@ -78,6 +79,7 @@ class Lab:
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     plan = Plan(pods=Choice(1, "real"))
     with short_directory() as scratch, running(RunDirectory(scratch / "run"), plan, ROOT) as session:
+        warm_up(session.run)
         folder = link_checkout(tmp_path_factory.mktemp("real") / "project")
         made = Project(replace(session, program_dir=folder))
         made.succeed("stack", "init", STACK)
