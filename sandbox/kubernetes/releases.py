@@ -13,6 +13,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -25,8 +26,8 @@ from sandbox.kubernetes.api import Object
 from sandbox.kubernetes.supervisor import COLLECTION
 
 DEFAULT_TIMEOUT = 300  # seconds, helm's and the real provider's
-# Ends of an install or upgrade that leave a failed release: not ready in time, or helm was told to stop.
-LEFT_BEHIND = ("context deadline exceeded", "context canceled")
+# Refusals before helm has written a record of its own: what is there is another's, or an earlier one's.
+NOTHING_MADE = ("cannot re-use a name", "another operation (install/upgrade/rollback) is in progress")
 
 
 class ReleaseError(Exception):
@@ -142,13 +143,21 @@ class Helm:
             try:
                 info = json.loads(self._run([action, *where, "-f", values.name, *options, "-o", "json"]))
             except ReleaseError as error:
-                is_there = any(reason in str(error) for reason in LEFT_BEHIND)
-                existing = self.get(spec.name, spec.namespace) if is_there else None
-                if existing:
+                if existing := self._left_behind(spec, error):
                     raise ReleaseFailedError(str(error), existing) from error
                 raise
         metadata = info["chart"]["metadata"]
         return _release(info, metadata["name"], metadata["version"], metadata.get("appVersion", ""))
+
+    def _left_behind(self, spec: ReleaseSpec, error: ReleaseError) -> Release | None:
+        """What an install or upgrade that failed has left: not ready in time, told to stop, or stopped in the middle by
+        the API server (upstream: `helmCreate`, which keeps a release that helm has recorded, whatever the error)."""
+        if any(reason in str(error) for reason in NOTHING_MADE):
+            return None
+        with suppress(ReleaseError):  # it cannot be told: the first error counts
+            found = self.get(spec.name, spec.namespace)
+            return found if found and found.status["status"] != "deployed" else None
+        return None
 
     def _run(self, arguments: list[str]) -> str:
         return _helm(arguments, {"KUBECONFIG": str(self._kubeconfig), **self._registry})

@@ -118,8 +118,7 @@ def front(client: ApiClient) -> Iterator[str]:
     if not steps.current():
         yield ""
         return
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Front, client, steps.current()))
-    server.daemon_threads = True
+    server = FrontServer(("127.0.0.1", 0), functools.partial(Front, client, steps.current()))
     thread = threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True)
     thread.start()
     try:
@@ -128,6 +127,11 @@ def front(client: ApiClient) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+class FrontServer(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # helm asks for all objects of a chart at once
 
 
 class Front(BaseHTTPRequestHandler):
