@@ -27,8 +27,18 @@ def changed(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransform
     props: dict[str, Any] = dict(args.props)
     first, _, rest = name.partition(".")
     key = next((each for each in (first, snake(first)) if each in props), snake(first))
-    props[key] = pulumi.Output.from_input(props.get(key)).apply(lambda value: new_value(value, first, rest))
+    if rest and not isinstance(props[key], dict | pulumi.Output):  # typed arguments
+        setattr(props[key], rest, edited(getattr(props[key], rest), MARK))
+    else:
+        props[key] = edited(props.get(key), first, rest)
     return pulumi.ResourceTransformationResult(props, args.opts)
+
+
+def edited(value: Any, name: str, rest: str = "") -> Any:
+    """An input after the edit; what is known stays known."""
+    if isinstance(value, pulumi.Output):
+        return value.apply(lambda known: new_value(known, name, rest))
+    return new_value(value, name, rest)
 
 
 def snake(name: str) -> str:
@@ -40,7 +50,7 @@ def new_value(value: Any, name: str, rest: str) -> Any:
     if rest:
         inner = dict(value or {})
         return {**inner, rest: {**(inner.get(rest) or {}), MARK: EDIT}}
-    if name.lower().endswith("labels"):
+    if name == MARK or name.lower().endswith("labels"):
         return {**(value or {}), MARK: EDIT}
     if name == "dashboardJson":
         return json.dumps({**json.loads(value), "labels": {MARK: EDIT}})
