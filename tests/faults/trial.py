@@ -242,5 +242,7 @@ class Pass:
             yield Result(point.stack, point.phase, point.resource, point.fault, outcome, day, self.commit, said[:1200])
 
     def _missed(self, point: Point) -> str:
-        """Why a fault did not strike: the step was made without a request for it, or it was not made."""
-        return NO_REQUEST if point.resource in self.finished else NOT_FIRED
+        """Why a fault did not strike: the step was made without a request for it; or it was not made, or the fault was
+        not staged long enough."""
+        waited = point in self.staged.values() and time.monotonic() < self.end
+        return NO_REQUEST if waited and point.resource in self.finished else NOT_FIRED
