@@ -1,4 +1,4 @@
-"""`python -m tests.bench.status`: how long `python -m tools status` looks at 1,000 slices in 300 queues.
+"""`python -m tests.bench.status [SLICES]`: how long `python -m tools status` looks at 1,000 slices in 300 queues.
 
 kubectl is the real one. The API server and Google are stand-ins with answers of realistic size: the first serves pages
 over HTTP from a process of its own, and knows no selectors; the second hands over what Google's client would have
@@ -35,7 +35,7 @@ from tools.status import run
 from tools.status.cluster import EVERY_LIST
 from tools.status.screen import as_text
 
-SLICES, QUEUES, LOOKS = 1000, 300, 5
+SLICES, LOOKS = 1000, 5
 BUDGET_SECONDS = 3.0
 IMAGES = [
     {"names": [f"registry.example/images/image-{number}@sha256:{'0' * 64}"], "sizeBytes": 1} for number in range(40)
@@ -60,7 +60,7 @@ def objects(planned: Platform) -> dict[str, list[Any]]:
                 elif index % 2:
                     pods.append(pod(f"{name}-{number}", f"{pool}-h{at}", plan.chips_per_host, jobset=name))
             jobsets.append(jobset(name, 0))
-            queue = f"queue-{len(workloads) % QUEUES}"
+            queue = f"queue-{len(workloads) % len(planned.queues)}"
             admission = {
                 "clusterQueue": queue,
                 "podSetAssignments": [{"name": "main", "resourceUsage": {"google.com/tpu": str(plan.chips)}}],
@@ -72,8 +72,8 @@ def objects(planned: Platform) -> dict[str, list[Any]]:
         "pods": pods,
         "jobsets": jobsets,
         "workloads": workloads,
-        "clusterqueues": [cluster_queue(f"queue-{number}", 16, 16) for number in range(QUEUES)],
-        "localqueues": [local_queue(f"queue-{number}") for number in range(QUEUES)],
+        "clusterqueues": [cluster_queue(f"queue-{number}", 16, 16) for number in range(len(planned.queues))],
+        "localqueues": [local_queue(f"queue-{number}") for number in range(len(planned.queues))],
     }
 
 
@@ -176,22 +176,22 @@ def standing(planned: Platform) -> Iterator[tuple[Path, Any]]:
         process.join()
 
 
-def planned() -> Platform:
-    """1,000 slices of all shapes, in 300 queues."""
-    written = platform(SLICES)
+def planned(slices: int) -> Platform:
+    """Slices of all shapes, in three queues for every ten slices."""
+    written = platform(slices)
     groups = list(written["slices"])  # type: ignore[call-overload]
     queues = {
         f"queue-{number}": {"namespaces": [f"team-{number}"], "slices": {groups[number % len(groups)]: 1}}
-        for number in range(QUEUES)
+        for number in range(slices * 3 // 10)
     }
     # Kueue keeps all nodes in memory, and runs on the system pool.
     cluster = {"kind": "gke", "system_pool": {"machine_type": "n2-highmem-32"}}
     return load_platform({**written, "cluster": cluster, "queues": queues}, project="my-project")
 
 
-def main() -> None:
+def main(slices: int = SLICES) -> None:
     """Measure, print, and judge."""
-    found = planned()
+    found = planned(slices)
     google = mock.patch.object(run, "Cloud", return_value=StandInCloud(found))
     with standing(found) as (kubeconfig, asked), google:
         seconds, busy = [], []
@@ -208,7 +208,8 @@ def main() -> None:
     hosts = sum(row.hosts or 0 for row in report.slices)
     twice = [path for path, times in paths.items() if times > len(seconds)]
     print(
-        f"{SLICES} slices, {hosts} hosts, {QUEUES} queues, {len(report.findings)} findings, not read: {report.unread}"
+        f"{slices} slices, {hosts} hosts, {len(found.queues)} queues, {len(report.findings)} findings, "
+        f"not read: {report.unread}"
     )
     print(f"first look, with the start of kubectl: {seconds[0]:.2f} s; again: {min(seconds[1:]):.2f} s")
     load = os.getloadavg()[0]
@@ -221,4 +222,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))
