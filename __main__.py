@@ -1,8 +1,5 @@
 """One stack = one TPU platform: read `tpu-platform:platform`, check all of it, register the graph, export its facts."""
 
-import asyncio
-import gc
-import importlib
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +24,10 @@ async def main() -> dict[str, Any]:
     except ConfigErrors as errors:
         raise pulumi.RunError(str(errors)) from None
 
-    from components.foundation import lay_foundation
-
-    foundation = lay_foundation(platform)
-    # Meanwhile the engine starts the provider plugin for the resources above.
-    await asyncio.to_thread(load_components, platform)
+    # Imported late: a bad stack file is refused before any part of the provider SDKs is loaded.
     from components.platform import build
 
-    return build(platform, foundation)
+    return await build(platform)
 
 
 def load() -> Platform:
@@ -51,15 +44,6 @@ def refuse_another_cluster(platform: Platform) -> None:
     """Raise ConfigErrors where the platform would replace the existing cluster."""
     if errors := another_cluster(platform, read_standing()):
         raise ConfigErrors(errors, f"stack {pulumi.get_stack()}")
-
-
-def load_components(platform: Platform) -> None:
-    """Import what `build` needs. It takes a second, most of it in the provider SDKs."""
-    gc.disable()  # the provider SDKs allocate a million long-lived objects; scanning them doubles the import time
-    importlib.import_module("components.platform")
-    importlib.import_module(f"components.{platform.backend}.back_end")
-    gc.freeze()
-    gc.enable()
 
 
 pulumi.run(main)

@@ -25,11 +25,13 @@ READS: dict[str, set[str]] = {
 """Each room, and the rooms that it reads. The sandbox imports nothing of the platform: it is told, by its adapter."""
 LATE = {
     # The provider SDKs take a second to import: a bad stack file is refused before they are loaded.
-    "__main__": {"components.foundation", "components.platform"},
-    # Each back end loads large parts of the provider SDK that the other never needs.
+    "__main__": {"components.platform"},
+    # Each back end loads large parts of the provider SDK that the other never needs. What runs inside the cluster is
+    # imported while the engine works on what is outside.
     "components.platform": {
         "components.gke.back_end",
         "components.compute.back_end",
+        "components.inside_cluster",
         "components.gcp.budget",
         "components.gcp.monitoring",
         "components.teams",

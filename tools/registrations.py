@@ -12,7 +12,6 @@ from typing import Any
 from google.protobuf import json_format
 from pulumi.runtime import mocks
 
-from components.foundation import lay_foundation
 from components.platform import build
 from plan.platform import Platform
 from tools.in_process import run
@@ -55,9 +54,8 @@ def registrations(platform: Platform, *, stack: str) -> list[Registration]:
     """Everything the program registers for a platform in a stack of that name; errors in the program are raised."""
     monitor = _Monitor()
 
-    def program() -> None:
-        known = _without_own_templates(platform)
-        build(known, lay_foundation(known))
+    async def program() -> None:
+        await build(_without_own_templates(platform))
 
     run(program, monitor, stack=stack, preview=True)
     return monitor.found

@@ -65,7 +65,7 @@ import pulumi
 import rules.load
 gc.disable()
 start = time.process_time()
-import components.platform, components.gke.back_end
+import components.inside_cluster, components.gke.back_end, components.platform
 report(time.process_time() - start, 1)
 """
 BARE = {"plain": READ + PLAIN, "typed": READ + TYPED}
@@ -93,11 +93,12 @@ def folders(scratch: Path, size: int) -> dict[str, Path]:
     settings = {key: json.loads(value) if value.startswith("{") else value for key, value in config(size).items()}
     (program / f"Pulumi.{STACK}.yaml").write_text(yaml.safe_dump({"config": settings}))
     resources = json.dumps(recorded(size))
+    project = yaml.safe_load((program / "Pulumi.yaml").read_text())
     found = {"program": program}
     for name, code in BARE.items():
         found[name] = folder = scratch / name
         folder.mkdir()
-        (folder / "Pulumi.yaml").write_text((program / "Pulumi.yaml").read_text())
+        (folder / "Pulumi.yaml").write_text(yaml.safe_dump({each: project[each] for each in ("name", "runtime")}))
         (folder / ".venv").symlink_to(sys.prefix)
         (folder / "__main__.py").write_text(code)
         (folder / "resources.json").write_text(resources)
