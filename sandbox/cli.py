@@ -233,7 +233,7 @@ def stockout(
     capacity: Capacity = "",
     machines: Annotated[int, typer.Option(min=0, help="Machines that the zone has, those in use included.")] = 0,
 ) -> None:
-    """The zone has no more machines of a type: new pools end in ERROR, lost hosts do not come back."""
+    """The zone has no more machines of a type: new pools end in ERROR, groups and pools that scale get none."""
     staged = faults_of.Staged(_running())
     staged.stock_out(machine_type, zone, capacity, machines)
     _show_staged(staged)
