@@ -869,6 +869,49 @@ def test_a_step_that_fails_is_named_and_the_next_run_goes_on(monkeypatch: pytest
     assert engine.calls == ["cancel", "refresh True", "preview"]
 
 
+def test_a_replacement_takes_its_row_and_is_read_even_if_the_recovery_is_stopped_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = Scripted(fails=("refresh True", "no network"))
+    deployment = engine.row["deployment"]
+    noted = deployment["pending_operations"][0]["resource"]
+    deployment["resources"].append({**noted, "id": "old", "outputs": {"id": "old"}, "pendingReplacement": True})
+    assert not recovery(engine, Looks(present(CLUSTER_ID)), monkeypatch).run(dry=False).recovered
+    assert engine.calls == ["cancel", "save", "refresh True"]
+    [taken] = [each for each in engine.row["deployment"]["resources"] if each["urn"] == noted["urn"]]
+    assert (taken["id"], taken["outputs"], taken.get("pendingReplacement")) == (CLUSTER_ID, {}, None)
+    # Nothing is pending any more, and the lock is gone; the row without outputs says that a refresh is due.
+    engine.fails, engine.calls = ("", ""), []
+    again = recovery(engine, Looks(present(CLUSTER_ID)), monkeypatch, holder_is_gone=False, ours=frozenset())
+    assert again.run(dry=False).recovered
+    assert engine.calls == ["refresh False", "preview"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "expected"),
+    [
+        ("creating", "absent", True),
+        ("creating", "present", False),
+        ("deleting", "present", True),
+        ("deleting", "absent", False),
+    ],
+)
+def test_a_request_may_still_be_under_way(kind: str, state: Any, expected: bool) -> None:
+    checkpoint = saved("killed-cluster")
+    [operation] = checkpoint.pending
+    begun = replace(checkpoint, pending=(replace(operation, kind=kind),))
+    assert runner._may_come(begun, {operation.resource.urn: Finding(state)}) is expected
+
+
+def test_a_disk_that_is_full_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(EngineError, match="No space left on device -> make room"):
+        runner.Engine(Path(), "dev").adopt({}, protect=False)
+
+
 def test_a_lock_that_only_the_engine_sees_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Scripted(fails=("import", "the stack is currently locked by 1 lock(s)"))
     run = recovery(engine, Looks(present(CLUSTER_ID)), monkeypatch, holder_is_gone=False)

@@ -17,7 +17,7 @@ from plan.platform import Platform
 from tools.cluster_api import ClusterAwayError
 from tools.preflight.cloud import NoConnectionError, RefusedError
 from tools.recover import plan as steps
-from tools.recover.checkpoint import Checkpoint, Preview, Resource, preview, read
+from tools.recover.checkpoint import CREATING, DELETING, Checkpoint, Preview, Resource, preview, read
 from tools.recover.completion import completed
 from tools.recover.engine import ROOM, Engine, EngineError, Helm, HelmError, is_locked
 from tools.recover.findings import Findings
@@ -222,9 +222,11 @@ def _settling(checkpoint: Checkpoint) -> float:
 
 
 def _may_come(checkpoint: Checkpoint, findings: Findings) -> bool:
-    """Whether something is not there, or half made, that a plugin of the engine may still be making."""
-    pending = (each.resource.urn for each in checkpoint.pending)
-    return any(findings[urn].state in ("absent", "half-made") for urn in pending if urn in findings)
+    """Whether a request may still be under way: something is not there, or half made, that was being made; or still
+    there that was being deleted."""
+    awaited = {CREATING: ("absent", "half-made"), DELETING: ("present",)}
+    found = ((each.kind, findings[each.resource.urn]) for each in checkpoint.pending if each.resource.urn in findings)
+    return any(finding.state in awaited.get(kind, ()) for kind, finding in found)
 
 
 def recover(
