@@ -175,12 +175,16 @@ def _line(fault: Fault) -> str:
         "status": f"answers {fault.status}",
         "operation": f"operations end with {fault.code}",
         "slow": f"takes {fault.seconds:g} s longer",
+        "slow-operation": f"operations take {fault.seconds:g} s",
+        "webhook": "answers as if an admission webhook failed",
+        "kill": f"kills the {fault.victim}",
         "cut": f"cuts the connection {'after' if fault.processed else 'before'} it acts",
         "etag": "says that the resource has changed meanwhile",
     }[fault.kind]
     times = "until cleared" if fault.times > UNTIL_CLEARED // 2 else f"{fault.times} more"
     about = f" with {fault.body}" if fault.body else ""
-    return f"{fault.method} {fault.path}{about}: {what}, {times}"
+    step = f" in the step {fault.step}" if fault.step else ""
+    return f"{fault.method} {fault.path}{about}{step}: {what}, {times}"
 
 
 def _is_stopped(process: psutil.Process) -> bool:

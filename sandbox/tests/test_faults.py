@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from sandbox import cli
 from sandbox.google.backend import ClusterRef, NoBackend
+from sandbox.google.faults import Fault
 from sandbox.kubernetes.nodes import parse_pool, pool_nodes
 from sandbox.run_directory import RunDirectory
 from sandbox.session import SandboxError, Session
@@ -172,6 +173,11 @@ def test_any_answer_can_be_staged(cloud: Cloud, fault: Command) -> None:
     cloud.refused(503, "GET", POOLS.partition("/tpu/")[0])
     assert fault() == "staged: GET /clusters: answers 503, 1 more\n"
     fault("--clear")
+
+
+@pytest.mark.parametrize("kind", get_args(Fault.model_fields["kind"].annotation))
+def test_every_kind_can_be_staged_and_is_shown(fault: Command, kind: str) -> None:
+    assert fault("request", f"kind={kind}", "path=/nowhere", "step=a").startswith("staged: .* /nowhere in the step a: ")
 
 
 WRONG = {
