@@ -5,6 +5,8 @@ A broken slice is replaced in test_engine_slices.py, among slices of every kind.
 
 from __future__ import annotations
 
+import time
+
 from tests.sandbox.conftest import Project
 from tests.sandbox.recovery import recover
 
@@ -26,7 +28,9 @@ def test_a_lost_state_is_adopted_without_replacing_anything(project: Project) ->
     known, inventory = identities(project), project.session.inventory()
     project.succeed("stack", "rm", STACK, "--force", "--preserve-config", "--yes")
     project.succeed("stack", "init", STACK)
+    begun = time.monotonic()
     report = recover(project, STACK, "--lost-state")
+    print(f"{len(known)} resources of a lost state adopted in {time.monotonic() - begun:.0f} s")  # shown with -s
     assert not {"replace", "delete"} & report["up"]["counts"].keys(), report["up"]
     assert identities(project) == known
     project.up(STACK)

@@ -903,6 +903,13 @@ def test_a_request_may_still_be_under_way(kind: str, state: Any, expected: bool)
     assert runner._may_come(begun, {operation.resource.urn: Finding(state)}) is expected
 
 
+def test_a_cluster_that_is_out_of_reach_is_repaired_by_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refresh reads what is inside, too."""
+    engine = Scripted(fails=("refresh False", "configured Kubernetes cluster is unreachable: no route"))
+    [*_, left] = recovery(engine, Looks(present(CLUSTER_ID)), monkeypatch).run(dry=False).left
+    assert "`pulumi up`, which repairs it" in left.do
+
+
 def test_a_disk_that_is_full_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")

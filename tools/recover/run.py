@@ -40,6 +40,11 @@ from tools.recover.report import Done, Report, words
 MAX_ROUNDS = 10
 WAIT_SECONDS = 3
 FIX = "remove the cause, then run this command again"
+UNREACHABLE = "cluster is unreachable"
+"""Words of the kubernetes provider (upstream: provider/pkg/provider/provider.go)."""
+REPAIR = (
+    "if the cluster is gone or broken: `pulumi up`, which repairs it, then this command again; else only the latter"
+)
 PATIENCE = timedelta(minutes=45)
 """How long Google may take for what it is at: longer than a cluster takes."""
 SETTLING = timedelta(seconds=20)
@@ -154,7 +159,7 @@ class Recovery:
             report.done.append(Done(words(step), error))
             if error:
                 self.say(error)
-                report.fail(error, HOLDER if is_locked(error) else FIX)
+                report.fail(error, _remedy(error))
                 return False
         return True
 
@@ -211,6 +216,13 @@ class Recovery:
             why = "the state does not know what exists, so `up` will fail"
             do = f"if it is this platform's: python -m tools recover -s {self.stack} --lost-state"
             report.left += (Left(", ".join(names), why, do),)
+
+
+def _remedy(error: str) -> str:
+    """What a person is to do about a step that failed."""
+    if is_locked(error):
+        return HOLDER
+    return REPAIR if UNREACHABLE in error else FIX
 
 
 def _settling(checkpoint: Checkpoint) -> float:
