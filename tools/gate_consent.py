@@ -81,17 +81,15 @@ def numbered(names: Sequence[str]) -> str:
     """Names of one stem, as a person reads them: `slices-train-0 to slices-train-31, slices-train-40`."""
     stem = stem_of(names[0]) or ""
     numbers = sorted(int(name.removeprefix(stem)) for name in names)
-    runs: list[list[int]] = []
+    runs: list[tuple[int, int]] = []
     for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1] = [runs[-1][0], number]
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
         else:
-            runs.append([number])
+            runs.append((number, number))
     return ", ".join(
-        " to ".join(f"{stem}{number}" for number in dict.fromkeys((run[0], run[-1])))
-        if len(run) > 1
-        else f"{stem}{run[0]}"
-        for run in runs
+        f"{stem}{first}" if first == last else f"{stem}{first}{' to ' if last > first + 1 else ', '}{stem}{last}"
+        for first, last in runs
     )
 
 

@@ -118,7 +118,7 @@ def test_the_gate_stops_what_gives_up_capacity_and_passes_what_does_not(
     summary = tmp_path / "summary.md"
     assert gate(preview, "--markdown", str(summary)).stdout == summary.read_text()
     for words in (
-        "`slices-train-0 to slices-train-1` (2) are replaced",
+        "`slices-train-0, slices-train-1` (2) are replaced",
         "--allow 'slices-train-*(2)'",
         "| chips | 17 | 33 | +16 |",
         "| USD per hour | 22.95 | 44.55 | +21.60 |",
