@@ -1,28 +1,33 @@
-"""A picture of a platform: network, cluster, pools, slices with their cost and placement, queues."""
+"""A picture of a platform: network, cluster, pools, controllers, slices with their cost and placement, queues."""
 
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
 from plan.hosts import replica_zones
 from plan.platform import Platform
+from plan.queues import Share, shares
 from plan.slices import SlicePlan
 from platform_config.cluster import GkeCluster
 from platform_config.queues import Queue, SliceCounts
 from platform_config.self_managed import SelfManagedCluster
 
-WIDTH, HEIGHT, GAP, MARGIN, COLUMNS = 260, 114, 16, 18, 3
+WIDTH, HEIGHT, GAP, MARGIN, COLUMNS = 260, 134, 16, 18, 3
 TITLE = 26
 STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#202124}.t{font-weight:600}.s{fill:#5f6368}"
     "rect{rx:8px;stroke-width:1.5}.vpc{fill:#f8f9fa;stroke:#9aa0a6}.cluster{fill:#e8f0fe;stroke:#1a73e8}"
-    ".cpu{fill:#fff;stroke:#9aa0a6}.tpu{fill:#e6f4ea;stroke:#188038}.queue{fill:#fef7e0;stroke:#b06000}"
+    ".cpu{fill:#fff;stroke:#9aa0a6}.controllers{fill:#f3e8fd;stroke:#8430ce}.tpu{fill:#e6f4ea;stroke:#188038}.queue{fill:#fef7e0;stroke:#b06000}"
     "@media(prefers-color-scheme:dark){text{fill:#e8eaed}.s{fill:#bdc1c6}.vpc{fill:#202124;stroke:#80868b}"
     ".cluster{fill:#1b2a41;stroke:#8ab4f8}.cpu{fill:#292a2d;stroke:#80868b}.tpu{fill:#16301f;stroke:#81c995}"
+    ".controllers{fill:#2f2140;stroke:#c58af9}"
     ".queue{fill:#3a2f12;stroke:#fdd663}}"
 )
 """Light, and dark where the reader's screen is."""
-LONGEST = 36
+LONGEST = 34
 """Characters that fit into a box."""
+LONGEST_TITLE = 104
+"""The same of the cluster's frame."""
 NAMED = 2
 """Namespaces of a queue that are named."""
 
@@ -31,25 +36,40 @@ Box = tuple[str, tuple[str, ...]]
 
 
 def boxes(platform: Platform) -> Iterator[Box]:
-    """What stands in the cluster, in the order in which it is drawn: hosts, then the queues before them."""
+    """What stands in the cluster, in the order in which it is drawn: hosts without TPUs and what runs there, slices,
+    then the queues before them."""
     if isinstance(platform.cluster, SelfManagedCluster):
         yield "cpu", ("control plane", *_control_plane_lines(platform, platform.cluster))
     for pool in platform.all_cpu_pools:
         bounds = f"{pool.min_nodes} to {pool.max_nodes}" if platform.backend == "gke" else f"{pool.min_nodes}"
         yield "cpu", (pool.name, pool.machine_type, f"{bounds} nodes")
+    yield "controllers", ("controllers", *_controller_lines(platform))
     for plan in platform.slice_plans:
         yield "tpu", (plan.name, *_slice_lines(plan))
+    shared = shares(platform)
     for name, queue in platform.queues.items():
-        yield "queue", (f"queue {name}", *_queue_lines(queue))
+        yield "queue", (f"queue {name}", *_queue_lines(queue, shared[name]))
 
 
-def _queue_lines(queue: Queue) -> Iterator[str]:
+def _controller_lines(platform: Platform) -> Iterator[str]:
+    """What the program installs, and what is there already; namespaces are no controllers."""
+    used = [part for part in platform.used_inside if part != "namespaces"]
+    installed = [part for part in used if platform.installs(part)]
+    provided = [part for part in used if not platform.installs(part)]
+    for words, parts in (("installed", installed), ("there already", provided)):
+        if parts:
+            yield from textwrap.wrap(f"{words}: {', '.join(parts)}", LONGEST, break_on_hyphens=False)
+
+
+def _queue_lines(queue: Queue, of_queue: Sequence[Share]) -> Iterator[str]:
     more = len(queue.namespaces) - NAMED
     yield f"for {', '.join(queue.namespaces[:NAMED])}{f' and {more} more' if more > 0 else ''}"
     owned = [f"{count} x {group}" for group, count in queue.slices.items() if count]
     yield f"owns {', '.join(owned) or 'nothing'}"
+    reached = [f"{share.most} x {' or '.join(share.groups)}" for share in of_queue if share.most]
+    yield f"can reach {', '.join(reached) or 'nothing'}"
     yield f"borrows: {_limit(queue.borrow)}"
-    yield f"lends: {_limit(queue.lend)}"
+    yield f"lends: {_limit(queue.lend)}; weight {queue.weight:g}"
 
 
 def _limit(limit: bool | SliceCounts) -> str:
@@ -75,11 +95,11 @@ def _slice_lines(plan: SlicePlan) -> Iterator[str]:
         yield f"placed by {plan.placement.policy or plan.placement.type}"
     else:
         yield f"devices: {plan.devices}"
-    yield _cost(plan.price_per_hour)
+    yield _cost(plan.price_per_hour, plan.price_is_upper_bound)
 
 
-def _cost(price: float | None) -> str:
-    return "cost unknown" if price is None else f"{price:,.2f} USD/h"
+def _cost(price: float | None, upper_bound: bool) -> str:
+    return "cost unknown" if price is None else f"{'at most ' if upper_bound else ''}{price:,.2f} USD/h"
 
 
 def svg(platform: Platform) -> str:
@@ -87,18 +107,19 @@ def svg(platform: Platform) -> str:
     items = list(boxes(platform))
     rows = -(-len(items) // COLUMNS)
     inner_width = COLUMNS * WIDTH + (COLUMNS + 1) * GAP
-    inner_height = TITLE + rows * (HEIGHT + GAP) + GAP
+    inner_height = 2 * TITLE + rows * (HEIGHT + GAP) + GAP
     width, height = inner_width + 4 * MARGIN, inner_height + 2 * TITLE + 4 * MARGIN
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
         f"<title>TPU platform {escape(platform.name)}</title><style>{STYLE}</style>",
         *_frame("vpc", MARGIN, MARGIN, width - 2 * MARGIN, height - 2 * MARGIN, _network_title(platform)),
         *_frame("cluster", 2 * MARGIN, MARGIN + 2 * TITLE, inner_width, inner_height, _cluster_title(platform)),
+        f'<text class="s" x="{2 * MARGIN + 12}" y="{MARGIN + 3 * TITLE + 16}">{escape(_costs(platform))}</text>',
     ]
     for index, (kind, lines) in enumerate(items):
         row, column = divmod(index, COLUMNS)
         x = 2 * MARGIN + GAP + column * (WIDTH + GAP)
-        y = MARGIN + 3 * TITLE + GAP + row * (HEIGHT + GAP)
+        y = MARGIN + 4 * TITLE + GAP + row * (HEIGHT + GAP)
         parts.append(f'<rect class="{kind}" x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}"/>')
         parts += [
             f'<text class="{"s" if number else "t"}" x="{x + 12}" y="{y + 22 + 20 * number}">{escape(line)}</text>'
@@ -107,8 +128,8 @@ def svg(platform: Platform) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _fitting(line: str) -> str:
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
+def _fitting(line: str, longest: int = LONGEST) -> str:
+    return line if len(line) <= longest else f"{line[: longest - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _frame(kind: str, x: int, y: int, width: int, height: int, title: str) -> Iterator[str]:
@@ -118,7 +139,10 @@ def _frame(kind: str, x: int, y: int, width: int, height: int, title: str) -> It
 
 def mermaid(platform: Platform) -> str:
     """The platform as a Mermaid flowchart."""
-    lines = ["flowchart LR", f'  network["{_network_title(platform)}"] --> cluster["{_cluster_title(platform)}"]']
+    lines = [
+        "flowchart LR",
+        f'  network["{_network_title(platform)}"] --> cluster["{_cluster_title(platform)}<br/>{_costs(platform)}"]',
+    ]
     for policy in platform.workload_policies:
         lines.append(f'  {_id(policy.name)}(["workload policy {policy.name}"])')
     items = list(boxes(platform))
@@ -142,9 +166,18 @@ def _network_title(platform: Platform) -> str:
 
 
 def _cluster_title(platform: Platform) -> str:
-    cost = _cost(platform.totals["price_per_hour_usd"]) if platform.slices else ""
-    full = f", {cost} while all run" if cost else ""
-    return f"{platform.cluster_name}: {cluster_words(platform)}, slices in {platform.zone}{full}"
+    return _fitting(f"{platform.cluster_name}: {cluster_words(platform)}", LONGEST_TITLE)
+
+
+def _costs(platform: Platform) -> str:
+    """What chips cost while all run, and while nothing does, where that is less."""
+    if not platform.slices:
+        return "no slices of its own"
+    cost = _cost(platform.totals["price_per_hour_usd"], platform.price_is_upper_bound)
+    full = f"slices in {platform.zone}: {cost} while all run"
+    if not any(plan.provisioning.on_demand for plan in platform.slice_plans):
+        return full
+    return f"{full}, {_cost(platform.idle_price_per_hour, upper_bound=False)} while nothing runs"
 
 
 def cluster_words(platform: Platform) -> str:

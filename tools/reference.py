@@ -11,8 +11,11 @@ from plan.shape import shape
 from platform_config.platform import PLATFORM_KEY, PlatformConfig
 from rules.check import SCOPES
 from rules.invariants import GROUP_INVARIANTS, INVARIANTS, Invariant
+from rules.load import load_stack_file
 from rules.registry import Rule
 from tools.dashboard_picture import dashboard_picture
+from tools.drawing import svg
+from tools.generated import ROOT
 from tools.monitoring_page import monitoring_page, monitoring_queries_page
 from tools.page_entry import entry
 from tools.permission_page import permissions_page
@@ -215,6 +218,7 @@ PAGES = {
     "monitoring.md": monitoring_page,
     "monitoring-queries.md": monitoring_queries_page,
     "pictures/dashboard.svg": dashboard_picture,
+    "pictures/platform.svg": lambda: svg(load_stack_file(ROOT / "Pulumi.team.yaml")),
     "rules.md": rules_page,
     "topologies.md": topologies_page,
 }

@@ -254,14 +254,23 @@ def test_svg_shows_queues_and_cost(stack_file: Any) -> None:
     }
     texts = pictured(stack_file({"train": V6E | {"count": 2}}, queues=queues))
     at = texts.index("queue research")
-    assert texts[at + 1 : at + 5] == [
+    assert texts[at + 1 : at + 6] == [
         "for team-a, team-b and 1 more",
         "owns 1 x train",
+        "can reach 1 x train",
         "borrows: up to 1 x train",
-        "lends: what is idle",
+        "lends: what is idle; weight 1",
     ]
     at = texts.index("queue production")
-    assert texts[at + 1 : at + 5] == ["for prod", "owns nothing", "borrows: nothing", "lends: nothing"]
+    assert texts[at + 1 : at + 6] == [
+        "for prod",
+        "owns nothing",
+        "can reach nothing",
+        "borrows: nothing",
+        "lends: nothing; weight 1",
+    ]
+    at = texts.index("controllers")
+    assert texts[at + 1] == "installed: jobset, kueue, lws"
     (cost,) = [text for text in texts if text and text.endswith(" USD/h")]
     assert [text for text in texts if text and f"{cost} while all run" in text]
 
@@ -293,6 +302,12 @@ SHARED: dict[str, Any] = {
         "product": {"namespaces": ["p"], "slices": {"train": 1}},
     },
 }
+
+
+def test_svg_shows_two_costs_where_slices_come_and_go(stack_file: Any) -> None:
+    texts = pictured(stack_file(**SHARED))
+    assert "slices in us-east5-b: at most 133.65 USD/h while all run, 90.45 USD/h while nothing runs" in texts
+    assert "at most 43.20 USD/h" in texts
 
 
 def test_people_read_who_gets_which_slices(stack_file: Any) -> None:
