@@ -20,6 +20,7 @@ from components.protection import Protection, protected, registered_resources
 from plan import monitoring, multikueue, queue_metrics, queues
 from plan.federation import federated_namespaces
 from plan.platform import Platform
+from plan.program_version import program_version
 
 
 async def build(platform: Platform) -> dict[str, Any]:
@@ -111,5 +112,6 @@ def exports(platform: Platform, built: Built) -> dict[str, Any]:
             for queue in queues.cluster_queues(platform)
         },
         "totals": platform.totals,
+        "program": {"version": program_version()},
         **built.facts,
     }

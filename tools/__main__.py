@@ -268,6 +268,29 @@ def _watch(look: Callable[[], Any], every: int) -> None:
 
 
 @app.command()
+def upgrade_check(
+    state: Annotated[
+        typer.FileText, typer.Argument(metavar="STATE", help="Output of `pulumi stack export`; - for standard input.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Compare a stack's state with this version of the program: migration notes, charts, boot scripts. It only reads.
+
+    Exit code 1: something concerns this stack. 2: wrong usage, or no such state.
+    """
+    from tools import upgrade_check as upgrade
+
+    try:
+        exported = upgrade.read(state.read())
+    except upgrade.StateError as error:
+        raise typer.BadParameter(str(error)) from None
+    found = upgrade.check(exported)
+    typer.echo(upgrade.as_json(found) if as_json else upgrade.as_text(found))
+    if found.notes or found.changes:
+        raise typer.Exit(1)
+
+
+@app.command()
 def recover(
     stack: Annotated[str, typer.Option("-s", "--stack", help="Stack; its Pulumi.<stack>.yaml is read.")],
     as_json: AsJson = False,
