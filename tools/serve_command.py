@@ -61,7 +61,7 @@ def serve(
         str | None, typer.Option("--certificate", help="Secret with the load balancer's TLS certificate.")
     ] = None,
     max_replicas: Annotated[
-        int | None, typer.Option("--max-replicas", min=2, help="Let GKE add servers up to so many, as requests wait.")
+        int | None, typer.Option("--max-replicas", min=2, help="The most servers that GKE may run while requests wait.")
     ] = None,
     priority: Priority = None,
     image: Image = None,
