@@ -109,7 +109,8 @@ def main() -> None:
 def _import_what_the_program_imports() -> None:
     """Without its own modules: a test may edit its copy of them."""
     code = (
-        "import sys; before = {*sys.modules}; import components.platform; "
+        "import components, importlib, pkgutil, sys; before = {*sys.modules}; "
+        "[importlib.import_module(each.name) for each in pkgutil.walk_packages(components.__path__, 'components.')]; "
         "print(*(name for name, each in sys.modules.items() if name not in before "
         "and 'site-packages' in (getattr(each, '__file__', None) or '')))"
     )
