@@ -267,7 +267,7 @@ def _watch(look: Callable[[], Any], every: int) -> None:
         time.sleep(every)
 
 
-@app.command()
+@app.command("upgrade-check")
 def upgrade_check(
     state: Annotated[
         typer.FileText, typer.Argument(metavar="STATE", help="Output of `pulumi stack export`; - for standard input.")
