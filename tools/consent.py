@@ -1,6 +1,7 @@
 """Finds who agreed, in comments of a pull request, to losses that the gate stops.
 
-Consent is a line `/allow STACK/NAME @COMMIT` in a comment. It counts if
+Consent is a line `/allow STACK/NAME @COMMIT` in a comment; NAME may be a pattern, which tools/gate_consent.py reads. It
+counts if
 - the commit is the pull request's newest: a later one may lose something else under the same name;
 - its author may write to the repository, which not every member or collaborator may;
 - its author is a person who wrote no part of the pull request. GitHub finds authors by the addresses in commits, which

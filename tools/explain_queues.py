@@ -67,8 +67,11 @@ def queue_lines(platform: Platform) -> Iterator[Paragraph]:
             words = f"{few(members, 6)} lend each other what is idle, as far as borrow and lend allow"
             yield Paragraph(words, f"cohort {root}")
     past_queues = [each for each in platform.workload_namespaces if each not in platform.queue_namespaces]
+    # Where pools are made for jobs, an admission policy refuses jobs past the queues in every namespace.
+    refused = {plan.group for plan in platform.shared_plans if not plan.provisioning.declared}
     for group, number in unowned_slices(platform).items():
-        users = f"; pods in {few(past_queues)} can use them past the queues" if past_queues else ""
+        usable = past_queues and group not in refused and not platform.is_manager
+        users = f"; pods in {few(past_queues)} can use them past the queues" if usable else ""
         yield Paragraph(f"{counted(number, 'slice')} of {group}{users}", "in no queue")
 
 
