@@ -77,6 +77,7 @@ def _summary(known: Mapping[Point, Result], every: Collection[Point]) -> Iterato
     parts = ", ".join(f"{counts[each]} {each}" for each in STRUCK if counts[each] or each == LOST)
     yield f"{when}: faults struck at {struck} of {there} points (a point: stack, phase, resource, fault). **{parts}**."
     yield f"At {counts[NOT_FIRED]} more points the fault was staged and did not strike; that counts for nothing."
+    yield "Where the table says `0 of`, nothing is known yet; what to do there is from other tests and docs/recover.md."
 
 
 def _table(known: Mapping[Point, Result], every: Collection[Point]) -> Iterator[str]:
