@@ -233,7 +233,7 @@ _ZONE_CHECK, _ZONE_SCHEMA = text(
     "for example us-east5-b; the region follows from it",
     near_zone,
 )
-Zone = Annotated[str, _ZONE_CHECK, _ZONE_SCHEMA]
+Zone = Annotated[str, _ZONE_CHECK, _ZONE_SCHEMA, Field(examples=sorted(KNOWN_ZONES))]
 """A zone of Google Cloud."""
 
 _KMS_CHECK, _KMS_SCHEMA = text(

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
+from catalogue import topology
 from catalogue.generations import GENERATIONS, MACHINES
 from platform_config.capacity import MODELS, Capacity, OnDemand
 from platform_config.cluster import Taint
@@ -70,6 +71,10 @@ class NodeDrain(Model):
     """Longest wait for PodDisruptionBudgets of a host's pods."""
 
 
+EXAMPLES = [topology.render(dims) for dims in (*topology.SHAPES_2D, *topology.SMALL_SHAPES_3D, (4, 4, 4), (4, 4, 8))]
+"""Topologies that editors offer: all in two dimensions, and small ones in three."""
+
+
 def _listed(value: object) -> object:
     return value if isinstance(value, list | tuple) else [value]
 
@@ -97,7 +102,7 @@ class Slice(Model):
     """TPU machine type, such as ct6e-standard-4t."""
     generation: Annotated[str | None, Field(json_schema_extra={"enum": list(GENERATIONS)})] = None
     """TPU generation: v4, v5e, v5p, v6e or tpu7x."""
-    topology: str | None = None
+    topology: Annotated[str | None, Field(examples=EXAMPLES)] = None
     """Shape of one slice in chips, such as 4x4 or 4x4x8, sides ascending."""
     chips: Positive | None = None
     """Chips of one slice, if only one shape has that many."""
