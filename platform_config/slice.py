@@ -1,11 +1,12 @@
 """A group of identical TPU slices in the stack file. `plan.slices` has what is derived from it."""
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from catalogue import topology
-from catalogue.generations import GENERATIONS, MACHINES
+from catalogue.generations import GENERATIONS, MACHINES, Machine
 from platform_config.capacity import MODELS, Capacity, OnDemand
 from platform_config.cluster import Taint
 from platform_config.fields import PROJECT, DiskSize, Duration, Flag, KmsKey, Labels, Model, Positive, text
@@ -84,6 +85,21 @@ def _given(*keys: str) -> dict[str, Any]:
     return {"required": list(keys), "properties": {key: {"not": {"type": "null"}} for key in keys}}
 
 
+def few_shapes(machine: Machine) -> bool:
+    """Whether all topologies of a machine type fit a list: it is a slice by itself, or wired in two dimensions."""
+    return not machine.multi_host or machine.generation.dimensions == 2
+
+
+def _of_machine(machine: Machine) -> dict[str, Any]:
+    """JSON Schema: the topologies that hosts of a machine type can form."""
+    several = [dims for dims in topology.shapes(machine.generation) if math.prod(dims) >= machine.chips]
+    possible = map(topology.render, several) if machine.multi_host else [machine.topology]
+    return {
+        "if": {"required": ["machine_type"], "properties": {"machine_type": {"const": machine.name}}},
+        "then": {"properties": {"topology": {"enum": [*possible, None]}}},
+    }
+
+
 class Slice(Model):
     """A group of identical slices. Exactly one of: machine_type and topology; generation and topology; generation and
     chips. Hosts, placement and the rest are derived."""
@@ -94,7 +110,8 @@ class Slice(Model):
                 _given("machine_type", "topology"),
                 _given("generation", "topology"),
                 _given("generation", "chips"),
-            ]
+            ],
+            "allOf": [_of_machine(machine) for machine in MACHINES.values() if few_shapes(machine)],
         }
     )
 

@@ -10,7 +10,11 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
-from tests.platforms import EXISTING, EXISTING_NETWORK, SELF_MANAGED, raw
+from catalogue import topology
+from catalogue.generations import MACHINES, Machine
+from platform_config.platform import below
+from platform_config.slice import few_shapes
+from tests.platforms import EXISTING, EXISTING_NETWORK, SELF_MANAGED, errors, raw
 from tools.__main__ import app
 from tools.generated import ROOT, Generated
 from tools.schema import field_descriptions, models, render, title
@@ -119,6 +123,18 @@ def test_the_schema_takes_nothing_where_the_program_does(model: type[BaseModel])
     for key in properties:
         property_ = Draft202012Validator({"$defs": SCHEMA.schema["$defs"], "allOf": [properties[key]]})
         assert property_.is_valid(None) == (type(None) in get_args(model.model_fields[key].annotation)), key
+
+
+@pytest.mark.parametrize(
+    "machine", [each for each in MACHINES.values() if few_shapes(each)], ids=lambda each: each.name
+)
+def test_the_schema_knows_the_topologies_of_a_machine_type(machine: Machine) -> None:
+    for dims in topology.shapes(machine.generation)[:20]:
+        spec = {"machine_type": machine.name, "topology": topology.render(dims)}
+        platform = raw({"s": spec}, zone=machine.generation.zones[0])
+        refused = [error for error in errors(platform) if error.path == below("slices.s.topology")]
+        fits = SCHEMA.is_valid({"config": {"gcp:project": "my-project", "tpu-platform:platform": platform}})
+        assert fits == (not refused), spec
 
 
 def test_a_key_without_a_value_is_no_second_shape() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
 from catalogue.generations import GENERATIONS, MACHINES_BY_GENERATION
@@ -18,6 +19,7 @@ from tools.init import run
 from tools.init.questions import BY_KEY, QUESTIONS
 
 ROOT = Path(__file__).parents[2]
+SCHEMA = Draft202012Validator(json.loads((ROOT / "schema" / "platform.schema.json").read_text()))
 SOUND = {
     "project": "my-project",
     "zone": "us-east5-b",
@@ -89,6 +91,7 @@ def test_every_generation_and_capacity_on_both_back_ends_is_written_or_refused_w
         if made.exit_code == 0:
             platform = load_stack_file(folder / "Pulumi.prod.yaml")
             assert (platform.slice_plans[0].machine, platform.cluster.kind) == (machine, kind)
+            SCHEMA.validate(yaml.safe_load((folder / "Pulumi.prod.yaml").read_text()))
             taken.add((kind, machine.generation.name))
         else:
             assert made.exit_code == 1
