@@ -24,7 +24,7 @@ ROWS = (
     ),
     (
         "nodes of a cluster that is zonal",
-        "2,000 are advised",
+        "at most 2,000 are advised",
         "500 slices of 4 hosts",
         "a regional cluster, which is the default",
         GKE,
