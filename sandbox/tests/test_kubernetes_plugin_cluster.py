@@ -605,7 +605,7 @@ class Engine:
     def run(self, *arguments: str) -> str:
         command = [str(toolchain.engine()), *arguments, "--non-interactive"]
         done = subprocess.run(
-            command, cwd=self.folder, env=self.variables, capture_output=True, text=True, timeout=120, check=False
+            command, cwd=self.folder, env=self.variables, capture_output=True, text=True, timeout=400, check=False
         )
         assert done.returncode == 0, f"pulumi {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
         return done.stdout
