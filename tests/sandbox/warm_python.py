@@ -6,8 +6,8 @@ and files over to such a process, passes signals on, and ends as the fork ends.
 
 It stands for an interpreter that starts. Different: modules of packages, and the plugins' own, have been imported
 before the variables of the command were set; no module of the program has, so a test may edit its copy. What is
-installed is asked once for all commands. A fork is not a child of who started it, but ends with it. The tests of the
-demonstration start everything cold.
+installed is asked once for all commands. A fork is not a child of who started it. If the process that it stands for
+is killed, it ends with all that it has started. The tests of the demonstration start everything cold.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+import psutil
+
 from sandbox.environment import STAND_INS
 from sandbox.run_directory import RunDirectory
 
@@ -56,7 +58,7 @@ for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if pid else ():
     signal.signal(number, lambda number, _: os.kill(pid, number))
 while not select.select([server], [], [], 0.5)[0]:
     if os.getppid() != parent:
-        sys.exit("whoever started this process is gone")
+        server.sendall(b"x")
 code = int.from_bytes(server.recv(4), "big", signed=True)
 if code < 0:
     if -code != signal.SIGKILL:
@@ -211,11 +213,12 @@ class Server:
             for other in (self._listening, *self._waiting.values()):
                 other.close()
             os.setpgid(0, 0)
-            os.getppid = lambda: parent  # of the process that this one stands for; when that goes, both end
+            gone = threading.Event()
+            os.getppid = lambda: 1 if gone.is_set() else parent  # of the process that this one stands for
             os.chdir(folder)
             os.environ.clear()
             os.environ.update(variables)
-            threading.Thread(target=_end_with, args=(connection,), daemon=True).start()
+            threading.Thread(target=_follow, args=(connection, gone), daemon=True).start()
             sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), encoding="utf-8")
             for name, number in (("stdout", 1), ("stderr", 2)):
                 binary = io.BufferedWriter(io.FileIO(number, "w", closefd=False))
@@ -231,11 +234,14 @@ class Server:
             os._exit(code)
 
 
-def _end_with(connection: socket.socket) -> None:
-    """Ends this process with the one that it stands for."""
+def _follow(connection: socket.socket, gone: threading.Event) -> None:
+    """Follow the process that this one stands for: note that its parent is gone, and be killed when it is."""
     while connection.recv(1):
-        pass
-    os._exit(1)
+        gone.set()
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            child.kill()
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _run(arguments: list[str]) -> int:
