@@ -19,7 +19,8 @@ ENGINE_KEYS = {"config", "environment", "secretsprovider", "encryptedkey", "encr
 
 def read(path: Path) -> dict[str, Any]:
     """The configuration in a stack file, by full key, as the engine passes it to a program: mappings and lists
-    unchanged, everything else as text. Raises ConfigErrors where the engine cannot read it."""
+    unchanged, everything else as text. Raises ConfigErrors where the engine cannot read it, or where `config:` is
+    misspelt, so that the engine would read nothing."""
     try:
         content = engine_yaml.document(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:

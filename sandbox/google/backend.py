@@ -46,13 +46,13 @@ class ClusterEndpoint:
     dns_name: str = ""
 
 
-def node_base(cluster: str, pool: str, zone: str) -> str:
+def node_base(cluster: ClusterRef, pool: str, zone: str) -> str:
     """How the names of a pool's nodes in a zone begin, and that of the group that makes them; at most 56 characters."""
-    unique = hashlib.sha256(f"{cluster}/{pool}/{zone}".encode()).hexdigest()[:8]
-    return f"gke-{cluster[:20]}-{pool[:22]}-{unique}"
+    unique = hashlib.sha256(f"{cluster.path}/nodePools/{pool}/{zone}".encode()).hexdigest()[:8]
+    return f"gke-{cluster.name[:18].strip('-')}-{pool[:24].strip('-')}-{unique}"
 
 
-def node_name(cluster: str, pool: str, zone: str, index: int) -> str:
+def node_name(cluster: ClusterRef, pool: str, zone: str, index: int) -> str:
     """The name of a pool's node; it stays while the pool's size grows."""
     base = node_base(cluster, pool, zone)
     return f"{base}-{hashlib.sha256(f'{base[-8:]}/{index}'.encode()).hexdigest()[:4]}"

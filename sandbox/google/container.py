@@ -564,7 +564,7 @@ def set_on_cluster(call: Call) -> Operation:
 
 def group_name(pool_path: str, zone: str) -> str:
     """The name of the managed instance group behind a pool in a zone: at most 63 characters, unique per pool."""
-    return f"{node_base(ClusterRef.parse(pool_path).name, short(pool_path), zone)}-grp"
+    return f"{node_base(ClusterRef.parse(pool_path), short(pool_path), zone)}-grp"
 
 
 def _new_pool(call: Call, cluster_path: str, cluster: Resource, wanted: Resource) -> Resource:

@@ -79,7 +79,7 @@ def bring_back(world: World) -> None:
 
 def _pools(world: World) -> Iterator[tuple[str, dict[str, str]]]:
     for path, pool in world.store.all("container.nodePools").items():
-        cluster, zones = ClusterRef.parse(path).name, pool["locations"]
+        cluster, zones = ClusterRef.parse(path), pool["locations"]
         places = itertools.product(zones, range(world.pool_size(path)))
         yield path, {node_name(cluster, pool["name"], zone, index): zone for zone, index in places}
 

@@ -65,12 +65,11 @@ class GkeCluster:
         real: Real = PLAYED,
         network_policies: bool = True,
     ) -> None:
-        self.name, self.project = name, project
-        images = (*CHART_IMAGES, provisioner_image(ClusterRef(project, location, name), cloud))
+        self._ref = cluster = ClusterRef(project, location, name)
+        images = (*CHART_IMAGES, provisioner_image(cluster, cloud))
         patterns = tuple(each.pattern for each in images)
         setup = Setup(status_seconds=status_seconds, real_hosts=real.hosts)
         self.plane = ControlPlane(run_dir, admin_token, patterns, setup)
-        cluster = ClusterRef(project, location, name)
         driver = FuseDriver(self.plane.client, cluster, cloud)
         self.hosts: RealHosts | None = None
         if real.hosts:
@@ -121,5 +120,5 @@ class GkeCluster:
         """Makes the Nodes match these node pools (container v1beta1 JSON with `currentNodeCount`); see parse_pool."""
         with self._lock:
             self._pools = [parse_pool(each) for each in pools]
-            self._nodes.reconcile(node for pool in self._pools for node in pool_nodes(pool, self.name, self.project))
+            self._nodes.reconcile(node for pool in self._pools for node in pool_nodes(pool, self._ref))
         self._scale.set()

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sandbox.google.backend import node_name
+from sandbox.google.backend import ClusterRef, node_name
 from sandbox.google.machines import MachineType, machine_type
 from sandbox.kubernetes.api import ApiClient, Object
 from sandbox.kubernetes.control_plane import FAKE_NODE
@@ -226,7 +226,7 @@ class NodeSpec:
         return json.dumps({"labels": dict(self.labels), "taints": [dict(each) for each in self.taints]}, sort_keys=True)
 
 
-def pool_nodes(pool: Pool, cluster: str, project: str) -> list[NodeSpec]:
+def pool_nodes(pool: Pool, cluster: ClusterRef) -> list[NodeSpec]:
     """The nodes of a pool at its present size in each zone, without those that are lost."""
     nodes = []
     for zone, index in itertools.product(pool.zones, range(pool.size)):
@@ -240,7 +240,7 @@ def pool_nodes(pool: Pool, cluster: str, project: str) -> list[NodeSpec]:
             "topology.kubernetes.io/zone": zone,
             "topology.kubernetes.io/region": region,
         }
-        provider = f"gce://{project}/{zone}/{name}"
+        provider = f"gce://{cluster.project}/{zone}/{name}"
         labels = {**pool.labels, **place}
         nodes.append(NodeSpec(name, labels, pool.taints, pool.capacity, pool.allocatable, provider, pool.hosts))
     return nodes

@@ -42,7 +42,7 @@ class Nodes(NoBackend):
         self.names: list[str] = []
 
     def pools_changed(self, ref: ClusterRef, pools: list[dict[str, Any]]) -> None:
-        self.names = [each.name for pool in pools for each in pool_nodes(parse_pool(pool), ref.name, ref.project)]
+        self.names = [each.name for pool in pools for each in pool_nodes(parse_pool(pool), ref)]
 
 
 @pytest.fixture

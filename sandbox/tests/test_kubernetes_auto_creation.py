@@ -92,7 +92,7 @@ class Rig:
         return self.now
 
     def nodes(self) -> list[NodeSpec]:
-        return [node for pool in self.backend.pools for node in pool_nodes(pool, "tpu", PROJECT)]
+        return [node for pool in self.backend.pools for node in pool_nodes(pool, ClusterRef(PROJECT, REGION, "tpu"))]
 
     def nodes_of(self, pool: str) -> int:
         return len([each for each in self.nodes() if each.labels[POOL_LABEL] == pool])

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 import yaml
 
+from sandbox.google.backend import ClusterRef
 from sandbox.kubernetes import fitting
 from sandbox.kubernetes.dra import resource_slice
 from sandbox.kubernetes.gke import COMPUTE_CLASS, PREINSTALLED
 from sandbox.kubernetes.nodes import PartialSliceError, Pool, parse_pool, pool_nodes
 
 ZONE = "us-east5-b"
+LAB = ClusterRef("my-project", "us-east5", "lab")
 LABEL = "cloud.google.com/gke-"
 
 
@@ -38,7 +40,7 @@ def test_every_generation_has_its_labels_taint_and_capacity(
     machine: str, topology: str, accelerator: str, shown_topology: str, chips: int, hosts: int
 ) -> None:
     pool = parse_pool(node_pool(machine, hosts, topology))
-    nodes = pool_nodes(pool, "lab", "my-project")
+    nodes = pool_nodes(pool, LAB)
     assert len({each.name for each in nodes}) == hosts
     assert all(len(each.name) <= 63 for each in nodes)
     for node in nodes:
@@ -54,7 +56,7 @@ def test_a_pool_with_a_workload_policy_alone_has_the_topology_of_the_policy() ->
     wanted = node_pool("tpu7x-standard-4t", 16, placementPolicy={"policyName": "wp"}, policyTopology="4x4x4")
     pool = parse_pool(wanted)
     assert pool.hosts == 16
-    assert {each.labels[f"{LABEL}tpu-topology"] for each in pool_nodes(pool, "lab", "my-project")} == {"4x4x4"}
+    assert {each.labels[f"{LABEL}tpu-topology"] for each in pool_nodes(pool, LAB)} == {"4x4x4"}
     with pytest.raises(PartialSliceError, match="1 nodes are no 4x4x4 slice"):
         parse_pool({**wanted, "currentNodeCount": 1})
 
@@ -123,8 +125,7 @@ def test_bounds_of_an_autoscaled_pool_are_per_zone() -> None:
 
 def test_names_of_nodes_stay_while_the_pool_grows() -> None:
     small, large = (
-        [each.name for each in pool_nodes(parse_pool(node_pool("e2-standard-4", count)), "lab", "p")]
-        for count in (2, 5)
+        [each.name for each in pool_nodes(parse_pool(node_pool("e2-standard-4", count)), LAB)] for count in (2, 5)
     )
     assert large[:2] == small
 

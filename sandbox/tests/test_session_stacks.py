@@ -19,12 +19,13 @@ PROJECT = "name: tiny\nruntime: {name: python, options: {virtualenv: .venv}}\n"
 PROGRAM = """
 import pulumi
 
-pytestmark = pytest.mark.sandbox
-
 pulumi.export("shape", pulumi.Config().get("shape"))
 pulumi.export("endpoint", pulumi.Config("gcp").get("containerCustomEndpoint"))
 pulumi.export("password", pulumi.Config().get_secret("password"))
 """
+
+pytestmark = pytest.mark.sandbox
+
 STACK_FILE = "# kept as it is\nconfig:\n  tiny:shape: 2x4  # with its comment\n"
 
 

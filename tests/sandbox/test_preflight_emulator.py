@@ -119,7 +119,7 @@ def test_a_reservation_that_fits(cloud: Cloud, run: Run) -> None:
             RESERVED["capacity"],
             f"{PROJECT}/res is for ct6e-standard-8t; slices.s is of ct6e-standard-4t",
         ),
-        ({"count": 3}, RESERVED["capacity"], f"{PROJECT}/res has 3 free hosts; 4 are needed"),
+        ({"count": 3}, RESERVED["capacity"], f"{PROJECT}/res has 3 free hosts; 4 needed"),
         ({"name": "other"}, RESERVED["capacity"], f"there is no reservation res in {ZONE} of {PROJECT}"),
         ({"project": "lender"}, LENT, f"lender/res is not shared with {PROJECT}"),
         ({}, {**RESERVED["capacity"], "block": "nowhere"}, f"{PROJECT}/res/nowhere is not there"),
@@ -220,7 +220,7 @@ def test_what_stands_is_not_needed_again(cloud: Cloud, run: Run) -> None:
     assert version.startswith("ok: the cluster runs 1.")
     code, findings = run({"s": RESERVED | {"count": 2}})
     assert code == 1
-    assert of(findings, "reservations") == [f"blocks: {PROJECT}/res has 0 free hosts; 4 are needed"]
+    assert of(findings, "reservations") == [f"blocks: {PROJECT}/res has 0 free hosts; 4 needed"]
 
 
 def test_what_teams_name(cloud: Cloud, run: Run) -> None:

@@ -20,11 +20,11 @@ import json, os
 from pathlib import Path
 import pulumi
 
-pytestmark = pytest.mark.sandbox
-
 names = [f"v{index:03}" for index in range(1000)]
 Path(os.environ["RECEIVED"]).write_text(json.dumps({f"tiny:{name}": pulumi.Config().get(name) for name in names}))
 """
+
+pytestmark = pytest.mark.sandbox
 
 SCALARS = """
 yes no on off y n Yes NO true True TRUE false null Null ~ nil none 1:30 190:20:30 1e1 1E3 1e+2 1.5e3 1e21 1e-7
@@ -91,7 +91,6 @@ FILES = {
     "only a comment": "# nothing\n",
     "null": "null\n",
     "config is null": "config:\n",
-    "another key": "konfig: {}\n",
     "byte order mark": "\ufeffconfig:\n  tiny:a: 1\n",
     "no namespace": "config:\n  a: 1\n  b: {c: yes}\n",
     "long key": "config:\n  tiny:config:a: x\n",
@@ -213,6 +212,14 @@ def test_a_file_that_the_engine_refuses(pulumi: Run, folder: Path, name: str) ->
     (error,) = refused.value.errors
     assert error.path == path.name
     assert error.hint
+
+
+def test_a_misspelt_config_is_named_though_the_engine_reads_nothing_there(pulumi: Run, folder: Path) -> None:
+    path = folder / "Pulumi.file.yaml"
+    path.write_text("konfig: {}\n")
+    assert engines(pulumi, "file") == {}
+    with pytest.raises(ConfigErrors, match=r"did you mean config:\?"):
+        stack_file.read(path)
 
 
 def test_what_is_beyond_measure_is_refused_though_the_engine_takes_it(pulumi: Run, folder: Path) -> None:
