@@ -173,8 +173,10 @@ def _costs(platform: Platform) -> str:
     """What chips cost while all run, and while nothing does, where that is less."""
     if not platform.slices:
         return "no slices of its own"
-    cost = _cost(platform.totals["price_per_hour_usd"], platform.price_is_upper_bound)
-    full = f"slices in {platform.zone}: {cost} while all run"
+    price = platform.totals["price_per_hour_usd"]
+    if price is None:
+        return f"slices in {platform.zone}: cost unknown"
+    full = f"slices in {platform.zone}: {_cost(price, platform.price_is_upper_bound)} while all run"
     if not any(plan.provisioning.on_demand for plan in platform.slice_plans):
         return full
     return f"{full}, {_cost(platform.idle_price_per_hour, upper_bound=False)} while nothing runs"

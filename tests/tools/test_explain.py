@@ -304,6 +304,11 @@ SHARED: dict[str, Any] = {
 }
 
 
+def test_svg_says_once_that_the_price_of_a_chip_is_unknown(stack_file: Any) -> None:
+    path = stack_file({"iron": SLICES["iron"]}, allow_unlisted_zone=True)
+    assert "slices in us-east5-b: cost unknown" in pictured(path)
+
+
 def test_svg_shows_two_costs_where_slices_come_and_go(stack_file: Any) -> None:
     texts = pictured(stack_file(**SHARED))
     assert "slices in us-east5-b: at most 133.65 USD/h while all run, 90.45 USD/h while nothing runs" in texts
