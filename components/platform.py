@@ -22,9 +22,14 @@ from plan.federation import federated_namespaces
 from plan.platform import Platform
 from plan.program_version import program_version
 
+COLLECTION = (50_000, 20, 100)
+"""How many objects are made before Python looks for garbage, and how often it looks at older ones. What is registered
+stays to the end: with Python's own numbers, 1,000 slices take a fifth more processor time, and no less memory."""
+
 
 async def build(platform: Platform) -> dict[str, Any]:
     """Register every resource of the platform and return the stack's exports."""
+    gc.set_threshold(*COLLECTION)
     everything = registered_resources()
     drain = drain_hook(platform)
     services = Services("services", platform=platform)
