@@ -66,8 +66,8 @@ def resources(stack: str) -> list[str]:
 
 
 def chain(stack: str, chance: random.Random) -> list[str]:
-    """Resources of which each needs the one before it: a longest such chain. What a fault at one of them ends has not
-    come to the next ones yet, whatever else the engine has done meanwhile."""
+    """Resources of which each needs the one before it: a longest such chain, from what needs the APIs on. What a fault
+    at one of them ends has not come to the next ones yet, whatever else the engine has done meanwhile."""
     monitor, lengths = graph(stack), dict[str, int]()
 
     def length(urn: str) -> int:
@@ -81,7 +81,7 @@ def chain(stack: str, chance: random.Random) -> list[str]:
         longest = max(map(length, urns))
         urn = chance.choice([each for each in urns if length(each) == longest])
         request = monitor.requests[urn]
-        if request.custom and request.type.startswith((GOOGLE, CLUSTER)):
+        if request.custom and request.type != API and request.type.startswith((GOOGLE, CLUSTER)):
             found.insert(0, f"{request.type}::{request.name}")
         urns = sorted(edges(monitor, urn))
     return found
