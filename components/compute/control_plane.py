@@ -81,6 +81,7 @@ class ControlPlane(pulumi.ComponentResource):
             network=network,
             addresses=api,
             machines=by_machine,
+            after=after,
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.ready = [*by_machine.values(), *balancer.ready]

@@ -88,11 +88,12 @@ class LoadBalancer(pulumi.ComponentResource):
         network: Network,
         addresses: ApiAddresses,
         machines: Mapping[ControlPlaneMachine, gcp.compute.Instance],
+        after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__(self.TYPE, name, None, opts)
         self._name, self._platform, self._network = name, platform, network
-        check = self._health_check()
+        check = self._health_check(after)
         groups = [self._group(machine, instance) for machine, instance in machines.items()]
         self.ready = [
             self._forwarding_rule(front, address, self._backend_service(front, groups, check))
@@ -100,11 +101,11 @@ class LoadBalancer(pulumi.ComponentResource):
         ]
         self.register_outputs({"fronts": [front.name for front in addresses.by_front]})
 
-    def _options(self, *, kept: bool) -> pulumi.ResourceOptions:
+    def _options(self, *, kept: bool, after: Sequence[pulumi.Resource] = ()) -> pulumi.ResourceOptions:
         protect = kept and self._platform.protect
-        return pulumi.ResourceOptions(parent=self, delete_before_replace=True, protect=protect)
+        return pulumi.ResourceOptions(parent=self, depends_on=list(after), delete_before_replace=True, protect=protect)
 
-    def _health_check(self) -> gcp.compute.RegionHealthCheck:
+    def _health_check(self, after: Sequence[pulumi.Resource]) -> gcp.compute.RegionHealthCheck:
         """The load balancer uses a machine while its API server reports that it is ready."""
         return gcp.compute.RegionHealthCheck(
             f"{self._name}-health-check",
@@ -116,7 +117,7 @@ class LoadBalancer(pulumi.ComponentResource):
             healthy_threshold=2,
             unhealthy_threshold=2,
             https_health_check=gcp.compute.RegionHealthCheckHttpsHealthCheckArgs(port=API_PORT, request_path="/readyz"),
-            opts=self._options(kept=True),
+            opts=self._options(kept=True, after=after),
         )
 
     def _group(self, machine: ControlPlaneMachine, instance: gcp.compute.Instance) -> gcp.compute.InstanceGroup:

@@ -125,6 +125,7 @@ def _require_service(call: Call) -> None:
     any project will do that has switched it on.
     """
     api = call.route.document.api
-    own = list(call.store.all("serviceusage.services")) if "billingAccountsId" in call.params else []
+    switched = call.store.all("serviceusage.services") if "billingAccountsId" in call.params else ()
+    own = list(dict.fromkeys(name.partition("/")[0] for name in switched))
     if not any(f"{api}.googleapis.com" in call.world.enabled_services(project) for project in own):
         call.world.require_service(own[0] if own else call.project, api)

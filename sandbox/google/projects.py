@@ -65,8 +65,7 @@ def list_services(call: Call) -> Resource:
     if wanted not in ("", "state:ENABLED", "state:DISABLED"):
         raise invalid(f"Invalid filter '{wanted}': only state:ENABLED and state:DISABLED are supported.")
     enabled = call.world.enabled_services(call.project)
-    states = call.store.get(SERVICES, call.project) or {}
-    names = sorted({*enabled, *states})
+    names = sorted({*enabled, *call.world.switched_services(call.project)})
     services = [_service(call.project, name, enabled=name in enabled) for name in names]
     return {"services": [s for s in services if wanted in ("", f"state:{s['state']}")]}
 
@@ -92,8 +91,7 @@ def get_services(call: Call) -> Resource:
 def _switch(call: Call, services: list[str], *, on: bool) -> Operation:
     for service in services:
         _check_name(service)
-    state = {**(call.store.get(SERVICES, call.project) or {}), **dict.fromkeys(services, on)}
-    changes = [Change(SERVICES, call.project, state)]
+    changes = [Change(SERVICES, f"{call.project}/{service}", {"on": on}) for service in services]
     return Operation(call.method, call.project, "global", "", f"projects/{call.project}/services", changes=changes)
 
 

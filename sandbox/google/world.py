@@ -214,11 +214,18 @@ class World:
     def enabled_services(self, project: str) -> list[str]:
         """Full service names such as "compute.googleapis.com", sorted."""
         born = BORN_SERVICES if self.fresh_project else BORN_SERVICES + SERVED_SERVICES + FEATURE_SERVICES
-        # Google also takes a project's number, which names of long operations have.
-        states = self.store.all("serviceusage.services").items()
-        state = next((found for name, found in states if project in (name, project_number(name))), {})
-        enabled = {f"{name}.googleapis.com": True for name in born} | state
+        enabled = {f"{name}.googleapis.com": True for name in born} | self.switched_services(project)
         return sorted(name for name, on in enabled.items() if on)
+
+    def switched_services(self, project: str) -> dict[str, bool]:
+        """By full name, the services that somebody has switched on or off. A row each: switches of several overlap."""
+        found = {}
+        for name, row in self.store.all("serviceusage.services").items():
+            owner, _, service = name.partition("/")
+            # Google also takes a project's number, which names of long operations have.
+            if project in (owner, project_number(owner)):
+                found[service] = row["on"]
+        return found
 
     def require_service(self, project: str, api: str) -> None:
         """403 SERVICE_DISABLED unless the API a method belongs to is enabled in the project."""

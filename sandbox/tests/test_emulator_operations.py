@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,22 @@ def test_enabling_services_is_an_operation(cloud: Cloud) -> None:
     cloud.ok("POST", f"{services}/tpu.googleapis.com:disable", {})
     assert cloud.ok("GET", f"{services}/tpu.googleapis.com")["state"] == "DISABLED"
     cloud.refused(404, "POST", f"{services}/nonsense:enable", {})
+
+
+def finished(cloud: Cloud, operation: dict[str, Any]) -> bool:
+    return bool(cloud.ok("GET", f"/su/v1/{operation['name']}")["done"])
+
+
+def test_services_that_are_enabled_at_once_are_all_on() -> None:
+    services = f"/su/v1/projects/{PROJECT}/services"
+    with connected(fresh_project=True) as cloud:
+        for _ in range(2):
+            cloud.control("faults", {"kind": "slow-operation", "seconds": 0.3, "path": ":enable$"})
+        begun = [cloud.ok("POST", f"{services}/{api}.googleapis.com:enable", {}) for api in ("compute", "iam")]
+        for operation in begun:
+            eventually(partial(finished, cloud, operation))
+        on = {each["config"]["name"] for each in cloud.ok("GET", f"{services}?filter=state:ENABLED")["services"]}
+        assert {"compute.googleapis.com", "iam.googleapis.com"} <= on
 
 
 def test_a_fresh_project_has_to_enable_what_it_uses() -> None:

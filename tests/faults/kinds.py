@@ -14,6 +14,16 @@ MACHINES = (
     "gcp:compute/instanceGroupManager:InstanceGroupManager",
 )
 """Types whose creation needs machines."""
+OPERATIONS = (
+    "gcp:artifactregistry/repository:Repository",
+    "gcp:compute/",
+    "gcp:container/",
+    "gcp:iam/workloadIdentityPool",
+    "gcp:projects/service:Service",
+)
+"""Types, by their beginnings, whose requests Google answers with an operation; others it answers with the resource."""
+API = "gcp:projects/service:Service"
+"""An API is on from its creation: it stays on when the resource is deleted, and no request says so."""
 NOTHING = "nothing: the command gets over it"
 AGAIN = "the same command again"
 RECOVER = "`python -m tools recover -s STACK`, then the same command again"
@@ -56,9 +66,9 @@ KINDS = (
     Kind("cut before", {"kind": "cut"}, AGAIN),
     Kind(CUT_AFTER, {"kind": "cut", "processed": True}, ADOPT),
     Kind("expired token", {"kind": "status", "status": 401}, AGAIN),
-    Kind("operation error", {"kind": "operation", "code": "INTERNAL_ERROR"}, FAILED, (GOOGLE,)),
+    Kind("operation error", {"kind": "operation", "code": "INTERNAL_ERROR"}, FAILED, OPERATIONS),
     Kind("stockout", {"kind": "operation", "code": "ZONE_RESOURCE_POOL_EXHAUSTED"}, REPLACE, MACHINES, (CREATE,)),
-    Kind("slow operation", {"kind": "slow-operation", "seconds": 5}, NOTHING, (GOOGLE,)),
+    Kind("slow operation", {"kind": "slow-operation", "seconds": 5}, NOTHING, OPERATIONS),
     Kind("webhook 500", {"kind": "webhook"}, AGAIN, (CLUSTER,)),
     Kind("API server restart", {"kind": "kill", "victim": "api-server"}, AGAIN, (CLUSTER,), deadly=True),
 )

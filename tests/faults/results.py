@@ -45,6 +45,10 @@ class Result:
     def point(self) -> Point:
         return Point(self.stack, self.phase, self.resource, self.fault)
 
+    @property
+    def struck(self) -> bool:
+        return self.outcome in STRUCK
+
 
 def read(file: Path = FILE) -> list[Result]:
     """All results so far, oldest first."""

@@ -17,8 +17,9 @@ from typing import Any
 
 import httpx
 
+from sandbox.kubernetes.api import ApiError
 from tests.faults.engine import Engine, Run, resource_of
-from tests.faults.kinds import CLUSTER, DELETE
+from tests.faults.kinds import CLUSTER, DELETE, RELEASE
 from tests.faults.points import Point
 from tests.faults.results import AGAIN, ITSELF, LOST, NO_REQUEST, NOT_FIRED, RECOVER, REPLACE, Result
 
@@ -62,11 +63,14 @@ class Pass:
     finished: set[str] = field(default_factory=set)
     failed: set[str] = field(default_factory=set)
     failed_twice: set[str] = field(default_factory=set)
+    over: bool = False
+    objects: list[tuple[str, str, str, str]] = field(default_factory=list)
     unproved: str = ""
 
     def run(self, chosen: Sequence[Point]) -> list[Result]:
         """Stages the faults, runs commands until one succeeds, and proves that the stack is whole."""
         self.engine.project.call("DELETE", "faults")
+        self.objects = self._objects() if self.inside else []
         waiting = self._in_order([each for each in chosen if each.kind.deadly])
         for point in chosen:
             if not point.kind.deadly:
@@ -74,6 +78,7 @@ class Pass:
         flags: tuple[str, ...] = ()
         for _ in range(COMMANDS):
             if time.monotonic() > self.end:
+                self.over = True
                 self.engine.project.call("DELETE", "faults")
             self._stage_next(waiting)
             known = set(self.struck)
@@ -105,6 +110,38 @@ class Pass:
         urns = (each["urn"] for each in self.engine.state().get("resources") or ())
         return [urn for urn in urns if resource_of(urn).startswith(CLUSTER)]
 
+    def _objects(self) -> list[tuple[str, str, str, str]]:
+        """API version, kind, namespace and name of what the state has in the cluster; of a release its record."""
+        found = []
+        for each in self.engine.state().get("resources") or ():
+            outputs = each.get("outputs") or {}
+            if each["type"] == RELEASE:
+                found.append(("v1", "Secret", outputs["namespace"], f"owner=helm,name={outputs['name']}"))
+            elif each["type"].startswith(CLUSTER):
+                metadata = outputs["metadata"]
+                found.append((outputs["apiVersion"], outputs["kind"], metadata.get("namespace", ""), metadata["name"]))
+        return found
+
+    def _left_in_cluster(self) -> list[str]:
+        """What of that the cluster still has."""
+        client = self.engine.project.cluster_client()
+        assert client, "the cluster is still there"
+        left = []
+        with client:
+            for version, kind, namespace, name in self.objects:
+                try:
+                    if "=" in name:
+                        found: Any = client.list_all(version, kind, namespace, labelSelector=name)
+                    else:
+                        found = client.get(version, kind, name, namespace)
+                except ApiError as error:
+                    if error.status != 404:  # its kind is gone with the chart that brought it
+                        raise
+                    found = None
+                if found:
+                    left.append(f"{kind} {namespace}/{name}")
+        return left
+
     def _in_order(self, points: list[Point]) -> list[Point]:
         """As the engine comes to the resources, roughly."""
         place = {name: number for number, name in enumerate(self.order)}
@@ -120,7 +157,7 @@ class Pass:
         await_ = [self.staged[each] for each in pending & self.staged.keys()]
         if any(each.kind.deadly and each.resource not in self.finished for each in await_):
             return
-        while waiting and time.monotonic() < self.end:
+        while waiting and not self.over:
             point = waiting.pop(0)
             if point.resource not in self.finished:
                 self._stage(point)
@@ -203,7 +240,7 @@ class Pass:
     def _what_is_wrong(self) -> str:
         """Why the pass did not end whole; "" where it did."""
         if self.inside:
-            return f"left after destroy: {left}" if (left := self._inside()) else ""
+            return f"left after destroy: {left}" if (left := self._inside() or self._left_in_cluster()) else ""
         if self.phase == DELETE:
             left = self.engine.resources() or self.engine.project.session.inventory()
             return f"left after destroy: {left}" if left else ""
@@ -230,19 +267,16 @@ class Pass:
         return ", ".join(each["name"] for each in rows if each.get("status") == "ERROR")
 
     def _results(self, chosen: Sequence[Point]) -> Iterator[Result]:
+        """Of what struck, or could have: not of what was not staged yet when its resource was made."""
         day = datetime.datetime.now(datetime.UTC).date().isoformat()
         by_point = {each.point: each for each in self.struck.values()}
         for point in chosen:
-            struck = by_point.get(point)
-            if struck:
+            if struck := by_point.get(point):
                 outcome = LOST if self.unproved else struck.outcome
                 said = f"{self.unproved} | {struck.said}" if self.unproved else struck.said
+            elif point in self.staged.values() and not self.over:
+                # The step was made without a request for it, or no provider made it.
+                outcome, said = NO_REQUEST if point.resource in self.finished else NOT_FIRED, ""
             else:
-                outcome, said = self._missed(point), ""
+                continue
             yield Result(point.stack, point.phase, point.resource, point.fault, outcome, day, self.commit, said[:1200])
-
-    def _missed(self, point: Point) -> str:
-        """Why a fault did not strike: the step was made without a request for it; or it was not made, or the fault was
-        not staged long enough."""
-        waited = point in self.staged.values() and time.monotonic() < self.end
-        return NO_REQUEST if waited and point.resource in self.finished else NOT_FIRED

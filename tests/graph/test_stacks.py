@@ -342,6 +342,15 @@ def test_the_order_of_the_graph(update: GraphMonitor) -> None:
         assert cluster in reachable(update, urn)
 
 
+def test_everything_of_googles_waits_for_the_apis(update: GraphMonitor) -> None:
+    """In a project that nobody has used yet, a request to an API that is not on is refused."""
+    apis = update.of_type("gcp:projects/service:Service").keys()
+    assert apis
+    for urn, request in update.requests.items():
+        if request.custom and request.type.startswith("gcp:") and urn not in apis:
+            assert apis <= reachable(update, urn), request.name
+
+
 def golden(path: Path, value: object) -> None:
     """Compare with the stored text; `UPDATE_GOLDENS=1` rewrites it for review."""
     text = yaml.safe_dump(value, sort_keys=False, width=120)

@@ -111,6 +111,14 @@ def test_after_a_kill_one_command_brings_the_stack_back(project: Project) -> Non
     project.up("killed")
     project.assert_clean("killed")
 
+    # The engine keeps the row of what it has deleted. It would not look at the new pool, and create it once more.
+    pool = row(project, "killed", "slices-serve-0")
+    end(project, "killed", (*UP, "--replace", pool["urn"]), during_nothing_but(CREATE_POOL), signal.SIGKILL)
+    assert row(project, "killed", "slices-serve-0")["pendingReplacement"]
+    assert actions(recover(project, "killed")) == {"slices-serve-0": "adopt"}
+    assert not {"create", "replace"} & project.up("killed").keys()
+    project.assert_clean("killed")
+
     end(project, "killed", DESTROY, during_nothing_but(DELETE_CLUSTER), signal.SIGKILL)
     recover(project, "killed")
     project.destroy("killed")

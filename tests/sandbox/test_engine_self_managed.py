@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 from typing import Any
 
 from sandbox.kubernetes.api import ApiClient, is_true
 from tests.sandbox.conftest import Project
+from tests.sandbox.recovery import UP, actions, during, end, recover
 from tests.sandbox.workloads import place_pod
 
 STACK = "compute"
@@ -22,6 +24,9 @@ TRAIN: Json = {
 }
 SERVE: Json = {"machine_type": "ct6e-standard-1t", "topology": "1x1", "count": 2}
 OTHER_IMAGE = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts"
+CREATE_GROUP = {"method": "POST", "path": "/instanceGroupManagers$"}
+GROUPS = {"cpu-pools-system", "slices-train-0", "slices-serve-0"}
+MADE_BY_UP = "`up` makes it"
 HOSTS = {f"tpu-dev-train-0-w-000{number}" for number in (1, 2, 3, 4)}
 
 
@@ -73,7 +78,12 @@ def test_the_life_of_a_platform_without_gke(project: Project) -> None:
     project.call("POST", "reservations", {**reservation, "project": "my-project"})
     project.succeed("stack", "init", STACK)
 
+    # A killed engine leaves a group whose hosts come without it.
     write(project, TRAIN, SERVE)
+    end(project, STACK, UP, during(CREATE_GROUP), signal.SIGKILL)
+    found = actions(recover(project, STACK))
+    assert set(found.values()) <= {"adopt", MADE_BY_UP}
+    assert "adopt" in {action for name, action in found.items() if name in GROUPS}
     project.up(STACK)
     project.assert_clean(STACK)
     project.succeed("refresh", "-s", STACK, "--yes", "--skip-preview", "--expect-no-changes")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from sandbox import workload
+from sandbox.faults import Staged
+from sandbox.kubernetes.api import Object
 from tests.sandbox.conftest import Project
-from tests.sandbox.workloads import eventually, jobs_of
+from tests.sandbox.recovery import tool
+from tests.sandbox.workloads import Jobs, eventually, jobs_of
 
 
 def test_the_blueprint_runs_multislice_jobs_on_slices_that_queued_provisioning_brings(project: Project) -> None:
@@ -26,6 +29,24 @@ def test_the_blueprint_runs_multislice_jobs_on_slices_that_queued_provisioning_b
     project.destroy("blueprint")
 
 
+def rehearse(project: Project, jobs: Jobs, job: Object) -> None:
+    """The drill "A slice is taken back" of docs/drills.md: pods on lost hosts go, and the job restarts on new ones."""
+    before = jobs.running(job)
+    staged, slice_ = Staged(project.session), min(jobs.nodes(job))
+    hosts = set(staged.interrupt(slice_, "preempted", None))
+    assert hosts == set(staged.lost())
+    eventually(
+        "no pod is on a lost host", lambda: hosts.isdisjoint(each["spec"].get("nodeName") for each in jobs.pods(job))
+    )
+    eventually("the job restarts", lambda: jobs.restarts(job) == 1)
+    report = tool(project, "status", "-s", "recipe", "--json")
+    assert {f"host {name}" for name in hosts} <= {each["what"] for each in report["interruptions"]}
+    staged.clear()
+    again = jobs.running(job)
+    assert {each["metadata"]["uid"] for each in again}.isdisjoint(each["metadata"]["uid"] for each in before)
+    assert jobs.restarts(job) == 1, "one restart for the whole slice"
+
+
 def test_the_recipe_gives_a_job_every_chip_of_every_host_and_mixes_no_slices(project: Project) -> None:
     """Two slices of two hosts with four chips each, which pods claim through DRA; both jobs want both slices.
 
@@ -45,6 +66,6 @@ def test_the_recipe_gives_a_job_every_chip_of_every_host_and_mixes_no_slices(pro
             assert len({chip["device"] for chip in chips}) == 4
         eventually("the second job waits for quota", lambda: jobs.waits_for_quota(second))
         jobs.finish_in_order(first, second)
-        jobs.running(jobs.submit("left"))
+        rehearse(project, jobs, jobs.submit("left"))
         jobs.serve("large", "server")
     project.destroy("recipe")

@@ -910,6 +910,13 @@ def test_a_cluster_that_is_out_of_reach_is_repaired_by_up(monkeypatch: pytest.Mo
     assert "`pulumi up`, which repairs it" in left.do
 
 
+def test_a_webhook_without_its_controller_needs_an_up_without_preview(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A preview sends dry runs, and has no patience with webhooks; an update waits for the controller."""
+    engine = Scripted(fails=("preview", 'Internal error occurred: failed calling webhook "vresourceflavor.kb.io"'))
+    [left] = recovery(engine, Looks(present(CLUSTER_ID)), monkeypatch).run(dry=False).left
+    assert "`pulumi up --skip-preview`" in left.do
+
+
 def test_a_disk_that_is_full_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")

@@ -45,6 +45,9 @@ UNREACHABLE = "cluster is unreachable"
 REPAIR = (
     "if the cluster is gone or broken: `pulumi up`, which repairs it, then this command again; else only the latter"
 )
+WEBHOOK = "failed calling webhook"
+"""Words of the API server where a webhook stands and what answers it does not run."""
+INSTALL = "if the controller of that webhook does not run yet: `pulumi up --skip-preview`, which installs it"
 PATIENCE = timedelta(minutes=45)
 """How long Google may take for what it is at: longer than a cluster takes."""
 SETTLING = timedelta(seconds=20)
@@ -204,7 +207,7 @@ class Recovery:
         try:
             report.up = self.ahead or preview(self.engine.preview())
         except EngineError as error:
-            report.fail(str(error), FIX)
+            report.fail(str(error), _remedy(str(error)))
             return
         checkpoint = read(self.engine.export())
         wanted = wanted_of(checkpoint, report.up.creates)
@@ -222,6 +225,8 @@ def _remedy(error: str) -> str:
     """What a person is to do about a step that failed."""
     if is_locked(error):
         return HOLDER
+    if WEBHOOK in error:
+        return INSTALL
     return REPAIR if UNREACHABLE in error else FIX
 
 
