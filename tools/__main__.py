@@ -136,7 +136,7 @@ def gate(
         verdict = rules.judge(read(preview), allow or (), consented or ())
         summary = gate_report.as_markdown(verdict, commit)
         if markdown:
-            markdown.write_text(summary)
+            markdown.write_text(summary, encoding="utf-8")
     except (PreviewError, AllowError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(USAGE_ERROR) from None

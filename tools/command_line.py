@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from plan.platform import Platform
+from platform_config.reading import stack_name
 from tools.generated import ROOT
 
 CONFIGURATION_ERROR, USAGE_ERROR = 1, 2
@@ -28,7 +29,7 @@ def stack_file(stack: str | None, file: Path | None) -> Path:
 
 def _stacks() -> list[str]:
     """Names of the stacks that have a file here."""
-    return sorted(path.name.split(".")[1] for path in ROOT.glob("Pulumi.*.yaml"))
+    return sorted(map(stack_name, ROOT.glob("Pulumi.*.yaml")))
 
 
 def platform_of(path: Path, as_json: bool) -> Platform:

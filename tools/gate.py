@@ -154,8 +154,9 @@ GUARDED = (
 # Kinds whose property values a comment may show: names, places and shapes, nothing confidential.
 SPOKEN = ("cluster", "slice", "workload policy", "network")
 
-# How many hosts a pool or group may have, by the first of these that it states; and how many it keeps in any case.
-MOST_HOSTS = ("nodeCount", "targetSize", "autoscaling.maxNodeCount", "autoscaling.totalMaxNodeCount")
+# How many hosts a pool or group has at most, and at least, by the first of these that it states.
+FIXED_HOSTS = ("nodeCount", "targetSize")
+MOST_HOSTS = (*FIXED_HOSTS, "autoscaling.maxNodeCount", "autoscaling.totalMaxNodeCount")
 FEWEST_HOSTS = ("autoscaling.minNodeCount", "autoscaling.totalMinNodeCount")
 MADE_OF_TEMPLATES = (
     "gcp:compute/instanceGroupManager:InstanceGroupManager",
@@ -205,6 +206,10 @@ class Verdict:
         found = [_without_severity(each.message) for each in self.preview.diagnostics if each.severity == "error"]
         if self.preview.change_summary is None:
             found.append("the preview was cut short: it has no summary of its changes")
+        elif unlisted := self.preview.unlisted:
+            found.append(f"the preview is not whole: its summary counts {unlisted}, and no step is of that kind")
+        if not self.preview.steps:
+            found.append("the preview lists nothing, not even its stack")
         if self.preview.maybe_corrupt:
             found.append("the engine says that the stack's state may be corrupt")
         return tuple(dict.fromkeys(found))
@@ -308,10 +313,20 @@ def _fewer_hosts(step: Step) -> Iterator[str]:
     if not step.old_state or not step.new_state:
         return
     before, after = step.old_state.inputs, step.new_state.inputs
-    for keys in (MOST_HOSTS, *((key,) for key in FEWEST_HOSTS)):
-        old, new = _first_number(before, keys), _first_number(after, keys)
-        if old and new and new[1] < old[1]:
-            yield f"{new[0]}: {old[1]:g} -> {new[1]:g}"
+    pairs = [
+        (_first_number(before, MOST_HOSTS), _first_number(after, MOST_HOSTS)),
+        (_fewest_hosts(before), _fewest_hosts(after)),
+    ]
+    yield from dict.fromkeys(
+        f"{new[0]}: {old[1]:g} -> {new[1]:g}" for old, new in pairs if old and new and new[1] < old[1]
+    )
+
+
+def _fewest_hosts(inputs: dict[str, Any]) -> tuple[str, float] | None:
+    """How many hosts stay in any case: of a fixed number all; below that an autoscaler may go down to its minimum."""
+    if isinstance(inputs.get("autoscaling"), dict):
+        return _first_number(inputs, FEWEST_HOSTS) or (FEWEST_HOSTS[0], 0)
+    return _first_number(inputs, FIXED_HOSTS)
 
 
 def _lost_objects(step: Step) -> Iterator[str]:

@@ -135,6 +135,13 @@ class Preview(_Part):
         """The step of the stack itself, which is listed also when it is unchanged."""
         return next((step for step in self.steps if step.type == STACK_TYPE), None)
 
+    @property
+    def unlisted(self) -> str:
+        """Operations that the summary counts although no step does anything like it; the engine lists each."""
+        there = {step.effect for step in self.steps} | {Effect.NONE}
+        counts = self.change_summary or {}
+        return ", ".join(f"{number} x {op}" for op, number in counts.items() if number and EFFECTS.get(op) not in there)
+
 
 def read(path: Path) -> Preview:
     """Read a preview, from standard input if the path is `-`; raises PreviewError for anything else."""
@@ -153,6 +160,8 @@ def _said(path: Path) -> str:
 
 def _standard_input() -> str:
     """All of it. A terminal gives no preview, and would be waited for without a word."""
+    if sys.stdin is None:
+        raise PreviewError(f"standard input is closed; {EXPECTED}")
     if sys.stdin.isatty():
         raise PreviewError(f"standard input is a terminal; {EXPECTED}, as in `pulumi preview --json | ... gate -`")
     return sys.stdin.buffer.read().decode("utf-8")

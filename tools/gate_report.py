@@ -105,7 +105,8 @@ def as_markdown(verdict: Verdict, commit: str | None = None) -> str:
         _resources(verdict.preview),
         _notes(verdict),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    text = "\n\n".join(part for part in parts if part) + "\n"
+    return text.encode("utf-8", "replace").decode("utf-8")  # a message may hold half of a character
 
 
 def _headline(verdict: Verdict) -> str:
@@ -169,7 +170,7 @@ def _how_to_allow(verdict: Verdict, commit: str | None) -> str:
             "pull request; then the job again. They count for this commit only."
         )
         lines = [f"/allow {_stack(verdict.preview)}/{name} @{commit}" for name in names]
-    return "\n".join([how, "", "```text", *lines, "```"])
+    return "\n".join([how, "", "```text", *map(_in_fence, lines), "```"])
 
 
 def _handles(verdict: Verdict) -> Iterator[str]:
@@ -267,10 +268,15 @@ def _quoted(text: str) -> str:
     return "```text\n" + _clipped(text).replace("```", "'''") + "\n```"
 
 
+def _in_fence(line: str) -> str:
+    """One line of a block of code, which nothing in it can end."""
+    return " ".join(line.split()).replace("```", "'''")
+
+
 def _clipped(text: str) -> str:
     return text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + " ..."
 
 
 def _code(text: str) -> str:
-    """Text as code, so that a provider's message cannot become a link, a mention, HTML, or another table cell."""
-    return f"`{text.replace('`', chr(39)).replace('|', '/')}`"
+    """Text as code, so that a provider's message cannot become a link, a mention, HTML, or another cell or row."""
+    return f"`{' '.join(text.split()).replace('`', chr(39)).replace('|', '/')}`"

@@ -1,6 +1,7 @@
 """`python -m tools gate`: which losses it knows, who may agree to them, and how it refuses what is no preview."""
 
 import json
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from platform_config.reading import PROJECT_KEY
 from tests.platforms import PROJECT, load, raw
 from tools.__main__ import app
 from tools.gate import GUARDED
-from tools.gate_preview import EFFECTS, STACK_TYPE, UNKNOWN, Effect
+from tools.gate_preview import EFFECTS, STACK_TYPE, UNKNOWN, Effect, PreviewError, read
 from tools.gate_report import MOST_ROWS
 from tools.generated import ROOT
 
@@ -477,7 +478,7 @@ def test_an_unknown_price_is_said(gate: Any) -> None:
 @pytest.mark.parametrize(
     ("content", "side", "reason"),
     [
-        (document(), "before", "does not list the stack"),
+        (document(step("same")), "before", "does not list the stack"),
         (document(stack_step({"other": 1})), "before", "older version of this one"),
         (document(stack_step({"totals": {"chips": "many"}, "slices": {}})), "before", "older version of this one"),
         (document(stack_step(), after={"zone": "us-east5-b", "slices": {"a": {}}}), "after", "slices.a"),
@@ -490,6 +491,36 @@ def test_totals_that_cannot_be_told_are_said_to_be_unknown(gate: Any, content: J
     assert result.exit_code == 0
     assert reason in json.loads(result.stdout)[side]["unknown"]
     assert f"{side.capitalize()}: unknown" in gate(content).stdout
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"steps": []}, "lists nothing, not even its stack"),
+        ({"changeSummary": {"delete": 5, "same": 3}}, "counts 5 x delete"),
+        ({"changeSummary": {"replace": 1, "update": 0}}, "counts 1 x replace"),
+        ({"changeSummary": {"vanish": 1}}, "counts 1 x vanish"),
+    ],
+)
+def test_a_preview_that_lists_less_than_it_counts_does_not_pass(gate: Any, changed: Json, says: str) -> None:
+    """As one that a filter has gone over: the losses may be in what is missing."""
+    result = gate(document(stack_step(), step("update"), step("create")) | changed, "--json")
+    assert result.exit_code == 1
+    assert says in json.loads(result.stdout)["problems"][0]
+
+
+def test_half_a_character_and_a_name_of_several_lines_do_not_end_the_summary(gate: Any) -> None:
+    message = {"severity": "error", "message": "x\ud800"}
+    assert "the preview has errors" in gate(document(step("same"), diagnostics=[message])).stdout
+    odd = gate(document(step("delete", name="a\n```\n/allow prod/all")))
+    assert odd.exit_code == 1
+    assert not [line for line in odd.stdout.splitlines() if line.startswith("/allow")]
+
+
+def test_closed_standard_input_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(PreviewError, match="standard input is closed"):
+        read(Path("-"))
 
 
 @pytest.mark.parametrize(("op", "old"), [("create", None), ("same", {})])
@@ -541,7 +572,13 @@ def test_what_passes_but_should_be_seen_is_noted(gate: Any) -> None:
             {"autoscaling": {"maxNodeCount": 0}},
             "autoscaling.maxNodeCount: 16 -> 0",
         ),
-        ({"nodeCount": 4}, {"autoscaling": {"maxNodeCount": 2}}, "autoscaling.maxNodeCount: 4 -> 2"),
+        (
+            {"nodeCount": 4},
+            {"autoscaling": {"minNodeCount": 2, "maxNodeCount": 2}},
+            "autoscaling.maxNodeCount: 4 -> 2; autoscaling.minNodeCount: 4 -> 2",
+        ),
+        # Nothing is lost at once, but from now on the autoscaler takes away what stood.
+        ({"nodeCount": 4}, {"autoscaling": {"maxNodeCount": 4}}, "autoscaling.minNodeCount: 4 -> 0"),
         (
             {"autoscaling": {"minNodeCount": 4, "maxNodeCount": 4}},
             {"autoscaling": {"minNodeCount": 0, "maxNodeCount": 4}},
@@ -555,7 +592,7 @@ def test_an_update_that_takes_hosts_away_needs_consent(gate: Any, before: Json, 
     result = gate(content, "--json")
     [finding] = json.loads(result.stdout)["findings"]
     assert result.exit_code == 1
-    assert (finding["kind"], finding["operation"], finding["causes"]) == ("slice", "update", [cause])
+    assert (finding["kind"], finding["operation"], "; ".join(finding["causes"])) == ("slice", "update", cause)
     assert "`slices-train-0` is updated: it loses hosts" in gate(content).stdout
     assert gate(content, "--allow", "slices-train-0").exit_code == 0
 

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from catalogue.generations import GENERATIONS, MACHINES_BY_GENERATION
 from plan.capacity import CAPACITY_MODELS
 from plan.platform import Platform
+from platform_config import engine_yaml
 from rules.load import load_stack_file
 from tools.__main__ import app
 from tools.init import run
@@ -136,6 +137,11 @@ def test_what_is_offered_fits_the_other_answers(folder: Path) -> None:
         ({"machine": "ct6e-standard-1t", "size": "16"}, "size", "no topology of ct6e-standard-1t has 16 chips"),
         ({"count": "0"}, "count", "write 1 or more"),
         ({"count": "two"}, "count", "a whole number"),
+        ({"count": "9" * 5000}, "count", "a whole number"),
+        ({"size": "9" * 5000}, "size", "for example 4x4"),
+        ({"project": ""}, "project", "is empty -> give --project a value"),  # as of a variable that is not set
+        ({"teams": " "}, "teams", "is empty"),
+        ({"count": "500"}, "count", "begin with less; then set cluster.system_pool.machine_type in the file"),
         ({"capacity": "sport"}, "capacity", "did you mean spot?"),
         ({"capacity": "reservation"}, "reservation", "give --reservation"),
         ({"capacity": "reservation", "reservation": "projects/p/x"}, "reservation", "the bare name"),
@@ -204,6 +210,59 @@ def test_a_platform_is_not_overwritten_without_being_told(folder: Path) -> None:
     assert "Pulumi.prod.yaml has a platform already; --overwrite replaces it" in refused.output
     assert path.read_text() == before
     assert written(folder, zone="us-east5-a").zone == "us-east5-a"
+
+
+OTHER = "config:\n  gcp:project: {project}\n  tpu-platform:platform: {{name: tpu-prod, zone: us-east5-b}}\n"
+
+
+def test_the_name_of_another_stack_file_in_the_same_project_is_taken(folder: Path) -> None:
+    """Google would refuse the second network of that name, in the middle of an update."""
+    (folder / "Pulumi.old.yaml").write_text(OTHER.format(project="my-project"))
+    assert "the platform of Pulumi.old.yaml" in problems(**SOUND)["name"]
+    assert written(folder, name="tpu-new").name == "tpu-new"
+    (folder / "Pulumi.old.yaml").write_text(OTHER.format(project="another-project"))
+    assert written(folder).name == "tpu-prod"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "says"),
+    [
+        ("config:\n  tpu-platform:platfrom: {zone: us-east5-b}\n", 2, "has tpu-platform:platfrom already"),
+        ("config:\n  tpu-platform:config:platform: {zone: us-east5-b}\n", 2, "has a platform already"),
+        ("config:\n  platform: {zone: us-east5-b}\n", 2, "has a platform already"),
+        ("config:\n  tpu-platform:zone: {a: b}\n", 2, "has tpu-platform:zone already"),
+        ("confg:\n  tpu-platform:platform: {zone: us-east5-b}\n", 2, "did you mean config:?"),
+        ("tpu-platform:platform: {zone: us-east5-b}\n", 2, "write config: above"),
+        ("config: [a]\n", 2, "has no config: mapping"),
+        ("- a\n", 2, "has no config: mapping"),
+    ],
+)
+def test_what_somebody_wrote_is_not_lost(folder: Path, text: str, code: int, says: str) -> None:
+    """Also where a misspelt key hides it from the program."""
+    path = folder / "Pulumi.prod.yaml"
+    path.write_text(text)
+    refused = init(*options(SOUND))
+    assert refused.exit_code == code
+    assert says in refused.output
+    assert path.read_text() == text
+
+
+def test_other_settings_keep_their_values(folder: Path) -> None:
+    """Text that YAML 1.1 and the engine's YAML tell apart from numbers by different rules stays text."""
+    path = folder / "Pulumi.prod.yaml"
+    kept = {"a:x": "1e3", "a:y": "0o10", "a:z": "010", "a:t": "yes", "a:l": [1, "2", {"b": "1e5"}], "a:m": "x\n y\n"}
+    path.write_text(f"config: {json.dumps(kept | {'a:s': {'secure': 'AAAB=='}})[:-1]}, a:n: {{1: x}}}}\n")
+    before = engine_yaml.document(path.read_text())["config"]
+    assert init(*options(SOUND)).exit_code == 0
+    after = engine_yaml.document(path.read_text())["config"]
+    assert {key: after[key] for key in before} == before
+    assert [type(key) for key in after["a:n"]] == [engine_yaml.NotText]
+
+
+def test_only_a_queue_that_can_borrow_says_so(folder: Path) -> None:
+    """`explain` warns of a `borrow` without effect."""
+    queues = written(folder, teams="ml,vision", count="1").queues
+    assert {name: queue.borrow for name, queue in queues.items()} == {"ml": False, "vision": True}
 
 
 def test_what_pulumi_new_wrote_becomes_a_stack_file(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Checks answers by the rules that check stack files, so that what is written has no errors."""
 
+import re
 from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any, NamedTuple
@@ -7,9 +8,9 @@ from typing import Any, NamedTuple
 from catalogue import topology
 from catalogue.generations import KNOWN_ZONES
 from plan.platform import Platform
-from platform_config.errors import ConfigErrors
+from platform_config.errors import ConfigError, ConfigErrors
 from platform_config.fields import near_zone
-from platform_config.platform import below
+from platform_config.platform import PLATFORM_KEY, below
 from platform_config.reading import PROJECT_KEY
 from rules.load import load_platform
 from tools.init.questions import BY_KEY, QUESTIONS, Answers, Question, generation_of, listed, shapes
@@ -23,7 +24,7 @@ PLACES = (
     (PROJECT_KEY, "project"),
     (below("name"), "name"),
     (below("zone"), "zone"),
-    (below("cluster"), "kind"),
+    (below("cluster.kind"), "kind"),
     (below(f"slices.{SLICES}.machine_type"), "machine"),
     (below(f"slices.{SLICES}.generation"), "machine"),
     (below(f"slices.{SLICES}.count"), "count"),
@@ -47,6 +48,10 @@ class Problem(NamedTuple):
         return f"  {self.question}\n    {self.message}\n    -> {self.hint}"
 
 
+Further = Callable[[Answers], Iterator[Problem]]
+"""What else is wrong with answers, besides what the answers themselves tell."""
+
+
 class ProblemsError(Exception):
     """Answers that are missing or wrong."""
 
@@ -56,14 +61,22 @@ class ProblemsError(Exception):
         super().__init__("\n\n".join([f"{count} missing or wrong:", *map(str, problems)]))
 
 
-def collected(answers: Answers, ask: Callable[[Question, Answers, Problem | None], str] | None) -> Answers:
+def nothing_further(answers: Answers) -> Iterator[Problem]:
+    return iter(())
+
+
+def collected(
+    answers: Answers,
+    ask: Callable[[Question, Answers, Problem | None], str] | None,
+    further: Further = nothing_further,
+) -> Answers:
     """Answers to all questions. `ask` asks for one, and gets the problem if it has a wrong answer.
 
     Without `ask` defaults are taken. Raises ProblemsError with everything that is missing or wrong.
     """
     answers = dict(answers)
     while ask:
-        wrong = next((problem for problem in problems(answers) if problem.question in answers), None)
+        wrong = next((problem for problem in problems(answers, further) if problem.question in answers), None)
         question = BY_KEY[wrong.question] if wrong else next(unanswered(answers), None)
         if question is None:
             return answers
@@ -71,7 +84,7 @@ def collected(answers: Answers, ask: Callable[[Question, Answers, Problem | None
     for question in QUESTIONS:
         if question.needed(answers) and (default := question.default(answers)) is not None:
             answers.setdefault(question.key, default)
-    if found := problems(answers):
+    if found := problems(answers, further):
         raise ProblemsError(found)
     return answers
 
@@ -80,9 +93,9 @@ def unanswered(answers: Answers) -> Iterator[Question]:
     return (question for question in QUESTIONS if question.key not in answers and question.needed(answers))
 
 
-def problems(answers: Answers) -> list[Problem]:
+def problems(answers: Answers, further: Further = nothing_further) -> list[Problem]:
     """Everything that is wrong with the answers, in the order of the questions; of one question the first."""
-    found = [*_missing(answers), *_own(answers)]
+    found = [*_missing(answers), *_empty(answers), *_own(answers), *further(answers)]
     if not any(problem.question == "size" for problem in found) or "size" not in answers:
         found += _refused(answers)
     first = {problem.question: problem for problem in reversed(found)}
@@ -115,21 +128,28 @@ def raw(answers: Answers) -> dict[str, Any]:
 def _slices(given: dict[str, Any]) -> dict[str, Any]:
     machine, size, count, capacity = (given[key] for key in ("machine", "size", "count", "capacity"))
     written = {"generation" if _is_generation(machine) else "machine_type": machine}
-    if isinstance(size, str) and size.isdecimal():
-        written |= {"topology": _of_chips(machine, int(size)) or UNANSWERED}
+    if (chips := _whole(size)) is not None:
+        written |= {"topology": _of_chips(machine, chips) or UNANSWERED}
     else:
         written |= {"topology": size}
     if capacity == "reservation":
         capacity = {"model": capacity, "name": given.get("reservation", UNANSWERED)}
-    return written | {"count": int(count) if str(count).isdecimal() else count, "capacity": capacity}
+    return written | {"count": count if (number := _whole(count)) is None else number, "capacity": capacity}
+
+
+def _whole(answer: object) -> int | None:
+    """A whole number that somebody wrote; None for anything else, also for one of more digits than any count has."""
+    return int(answer) if isinstance(answer, str) and re.fullmatch("[0-9]{1,9}", answer) else None
 
 
 def _queues(teams: list[str], count: object) -> Iterator[tuple[str, dict[str, Any]]]:
-    """A queue for each team, which share the slices; what is left over goes to the first."""
-    whole, over = divmod(int(str(count)) if str(count).isdecimal() else 0, max(1, len(teams)))
+    """A queue for each team, which share the slices; what is left over goes to the first. Each may borrow what the
+    others own, if they own any."""
+    number = _whole(count) or 0
+    whole, over = divmod(number, max(1, len(teams)))
     for index, team in enumerate(teams):
-        queue: dict[str, Any] = {"namespaces": [team], "slices": {SLICES: whole + (index < over)}}
-        yield team, queue | ({"borrow": True} if len(teams) > 1 else {})
+        owned = whole + (index < over)
+        yield team, {"namespaces": [team], "slices": {SLICES: owned}} | ({"borrow": True} if owned < number else {})
 
 
 def _is_generation(machine: object) -> bool:
@@ -149,6 +169,13 @@ def _missing(answers: Answers) -> Iterator[Problem]:
         yield Problem(question.key, "is not answered", f"give {question.option}{among}")
 
 
+def _empty(answers: Answers) -> Iterator[Problem]:
+    """Answers without a word in them, as options of a variable that is not set."""
+    for question in QUESTIONS:
+        if not answers.get(question.key, "-").strip():
+            yield Problem(question.key, "is empty", f"give {question.option} a value, or leave it out")
+
+
 def _own(answers: Answers) -> Iterator[Problem]:
     """What no rule of stack files says: these take unknown zones, and a number of chips for a generation only."""
     zone = answers.get("zone")
@@ -159,8 +186,9 @@ def _own(answers: Answers) -> Iterator[Problem]:
             "zone", f"{zone!r} is not in the list of zones with TPUs", f"{hint}, or {UNLISTED} if you know better"
         )
     machine, size = answers.get("machine", ""), answers.get("size", "")
-    if size.isdecimal() and generation_of(machine) and _of_chips(machine, int(size)) is None:
-        yield Problem("size", *_ambiguous(machine, int(size)))
+    chips = _whole(size)
+    if chips is not None and generation_of(machine) and _of_chips(machine, chips) is None:
+        yield Problem("size", *_ambiguous(machine, chips))
     if answers.get("reservation") and answers.get("capacity", "reservation") != "reservation":
         yield Problem("capacity", "a reservation is named, but not wanted", "write reservation, or leave its name out")
     if "teams" in answers and not listed(answers["teams"]):
@@ -189,7 +217,18 @@ def _refused(answers: Answers) -> Iterator[Problem]:
     except ConfigErrors as errors:
         for error in errors.errors:
             question = next((key for start, key in PLACES if error.path.startswith(start)), None)
-            if question is None:
-                raise
-            if question in answers:
+            if question is None:  # what nobody is asked for follows from the size of the platform
+                yield _too_large(answers, error)
+            elif question in answers:
                 yield Problem(question, error.message, error.hint.replace("set allow_unlisted_zone: true", UNLISTED))
+
+
+def _too_large(answers: Answers, error: ConfigError) -> Problem:
+    """A platform that needs more than what the rest of a stack file is by default, such as its network."""
+    question = "count" if answers.get("count", "1") != "1" else "size"
+    key = error.path.removeprefix(f"{PLATFORM_KEY}.")
+    return Problem(
+        question,
+        f"{key}: {error.message}",
+        f"begin with less; then set {key} in the file ({error.hint}), and raise it there",
+    )

@@ -3,13 +3,18 @@
 import json
 import re
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import typer
 
-from platform_config import engine_yaml
+from platform_config import engine_yaml, stack_file
+from platform_config.errors import ConfigErrors
+from platform_config.platform import PLATFORM_KEY, PlatformConfig
+from platform_config.reading import PROJECT_KEY
 from platform_config.wording import similar
-from tools.command_line import CONFIGURATION_ERROR
+from tools.command_line import CONFIGURATION_ERROR, USAGE_ERROR
 from tools.generated import ROOT
 from tools.init.checks import Problem, ProblemsError, collected, platform_of
 from tools.init.questions import BY_KEY, Answers, Question, as_answer
@@ -17,6 +22,7 @@ from tools.init.stack_text import existing, text
 
 STACK_NAME = "[A-Za-z0-9_.-]{1,100}"
 YES_OR_NO = "allow_unlisted_zone"
+DEFAULT_NAME = PlatformConfig.model_fields["name"].default
 
 
 def init(stack: str, given: Answers, file: Path | None, overwrite: bool, as_json: bool) -> None:
@@ -25,15 +31,17 @@ def init(stack: str, given: Answers, file: Path | None, overwrite: bool, as_json
         raise typer.BadParameter(f"{stack!r} is not a stack: letters, digits, -, _ and ., without its organization")
     path = ROOT / f"Pulumi.{stack}.yaml"
     try:
-        has_platform, kept, before = existing(path)
-    except (engine_yaml.Refused, OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{path.name} cannot be read: {error}") from None
-    if has_platform and not overwrite:
-        raise typer.BadParameter(f"{path.name} has a platform already; --overwrite replaces it")
+        replaced, kept, before = existing(path)
+    except ConfigErrors as errors:
+        typer.echo(f"{path.name} is there, and cannot be read:\n{errors}", err=True)
+        raise typer.Exit(USAGE_ERROR) from None
+    if replaced and not overwrite:
+        what = "a platform" if replaced == [PLATFORM_KEY] else ", ".join(replaced)
+        raise typer.BadParameter(f"{path.name} has {what} already; --overwrite replaces it")
     answers = {"stack": stack} | before | (_of_file(file) if file else {}) | given
     interactive = file is None and not as_json and is_terminal()
     try:
-        answers = collected(answers, _ask if interactive else None)
+        answers = collected(answers, _ask if interactive else None, partial(_taken, path))
     except ProblemsError as problems:
         typer.echo(_as_json(problems) if as_json else str(problems), err=not as_json)
         raise typer.Exit(CONFIGURATION_ERROR) from None
@@ -53,7 +61,21 @@ def init(stack: str, given: Answers, file: Path | None, overwrite: bool, as_json
 
 def is_terminal() -> bool:
     """Whether somebody is there to be asked."""
-    return sys.stdin.isatty()
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _taken(path: Path, answers: Answers) -> Iterator[Problem]:
+    """A name that a platform of another stack file here has, in the same project: Google would refuse its network."""
+    name = answers.get("name") or BY_KEY["name"].default(answers)
+    for other in sorted(ROOT.glob("Pulumi.*.yaml")):
+        try:
+            config = stack_file.read(other) if other != path else {}
+        except ConfigErrors:
+            continue
+        platform = config.get(PLATFORM_KEY)
+        same = isinstance(platform, dict) and platform.get("name", DEFAULT_NAME) == name
+        if same and config.get(PROJECT_KEY) == answers.get("project"):
+            yield Problem("name", f"{name} is the platform of {other.name}, in the same project", "write another name")
 
 
 def next_commands(stack: str) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ import yaml
 
 from plan.platform import Platform
 from plan.words import counted
-from platform_config import engine_yaml
+from platform_config import engine_yaml, stack_file
 from platform_config.platform import PLATFORM_KEY
 from platform_config.reading import PROJECT_KEY
 from platform_config.slice import Slice
@@ -77,33 +77,62 @@ def _flow(value: Any) -> str:
 
 def _word(value: str) -> str:
     """Text as YAML, in quotes where YAML would take it for something else."""
-    return value if engine_yaml.document(value) == value else json.dumps(value)
+    return value if _is_text(value) else json.dumps(value)
+
+
+def _is_text(value: str) -> bool:
+    """Whether the engine reads it as text without quotes."""
+    try:
+        return bool(engine_yaml.document(value) == value)
+    except engine_yaml.Refused:
+        return False
 
 
 def _yaml(value: Mapping[str, Any], indent: int) -> Iterator[str]:
-    for line in yaml.safe_dump(dict(value), sort_keys=False).splitlines() if value else ():
+    for line in yaml.dump(dict(value), Dumper=_Dumper, sort_keys=False).splitlines() if value else ():
         yield " " * indent + line
 
 
-def existing(path: Path) -> tuple[bool, dict[str, Any], Answers]:
-    """Of a stack's file: whether it has a platform, what is not the platform's, and answers that it has.
+class _Dumper(yaml.SafeDumper):
+    """Writes what the engine reads as the same values; to PyYAML, which follows YAML 1.1, `1e3` is no number."""
 
-    `pulumi new` writes answers to the questions of Pulumi.yaml as settings of the project. Raises engine_yaml.Refused.
+
+def _written(dumper: _Dumper, value: str) -> yaml.Node:
+    return dumper.represent_scalar(f"{engine_yaml.STANDARD}str", value, None if _is_text(value) else '"')
+
+
+def _written_plain(dumper: _Dumper, key: engine_yaml.NotText) -> yaml.Node:
+    """A key that is a number stays one."""
+    tag = dumper.resolve(yaml.ScalarNode, str(key), (True, False))  # type: ignore[no-untyped-call]
+    return dumper.represent_scalar(tag, str(key))
+
+
+_Dumper.add_representer(str, _written)
+_Dumper.add_representer(engine_yaml.NotText, _written_plain)
+
+
+def existing(path: Path) -> tuple[list[str], dict[str, Any], Answers]:
+    """Of a stack's file: the project's own keys that a new platform replaces, what is not the platform's, and answers
+    that it has.
+
+    `pulumi new` writes answers to the questions of Pulumi.yaml as settings of the project. Raises ConfigErrors.
     """
-    document = engine_yaml.document(path.read_text(encoding="utf-8-sig")) if path.exists() else None
-    content = document if isinstance(document, dict) else {}
-    config = content.get("config")
-    config = dict(config) if isinstance(config, dict) else {}
+    if not path.exists():
+        return [], {}, {}
+    stack_file.read(path)  # refuses what the engine refuses, and a misspelt `config:`
+    content = engine_yaml.document(path.read_text(encoding="utf-8-sig")) or {}
+    config = dict(content.get("config") or {})
     answers: Answers = {}
     if project := config.pop(PROJECT_KEY, None):
         answers["project"] = str(project)
-    has_platform = False
+    replaced = []
     for key in [*config]:
-        namespace, _, name = str(key).rpartition(":")
-        if namespace in ("", PROJECT_NAME):
+        namespace, name = stack_file.full_key(path, key).split(":")
+        if namespace == PROJECT_NAME:
             value = config.pop(key)
-            has_platform |= name == PLATFORM_KEY.rpartition(":")[2]
-            if name in BY_KEY and value not in (None, ""):
+            if name not in BY_KEY or isinstance(value, dict | list):
+                replaced.append(f"{namespace}:{name}")
+            elif value not in (None, ""):
                 answers[name] = str(value)
     kept = {key: value for key, value in content.items() if key != "config"}
-    return has_platform, kept | ({"config": config} if config else {}), answers
+    return replaced, kept | ({"config": config} if config else {}), answers
