@@ -21,7 +21,7 @@ from sandbox.session import Plan, running
 from tests.faults.edit import edited_property
 from tests.faults.engine import Engine
 from tests.faults.kinds import API, CLUSTER, CREATE, DELETE, UPDATE
-from tests.faults.points import STACKS, Point, chain, graph, points, resources, sample
+from tests.faults.points import Point, chain, graph, points, resources, sample
 from tests.faults.results import FILE, LOST, SETTLED, Result, add, latest, read
 from tests.faults.trial import Pass
 from tests.sandbox.conftest import ROOT, Project, link_checkout
@@ -31,7 +31,7 @@ Say = Callable[[str], None]
 
 
 @contextmanager
-def project() -> Iterator[Project]:
+def project(stack: str) -> Iterator[Project]:
     """A sandbox, and a project in it whose program can be edited."""
     with (
         tempfile.TemporaryDirectory(prefix="tpu-") as scratch,
@@ -39,16 +39,16 @@ def project() -> Iterator[Project]:
     ):
         warm_up(session.run)
         folder = link_checkout(Path(scratch) / "project")
-        make_editable(folder)
+        make_editable(folder, stack)
         yield Project(replace(session, program_dir=folder))
 
 
-def make_editable(folder: Path) -> None:
+def make_editable(folder: Path, stack: str) -> None:
     """Put the campaign's program before that of a linked checkout."""
     main = folder / "__main__.py"
     main.rename(folder / "platform_main.py")
     main.write_text((Path(__file__).parent / "program.py").read_text())
-    types = {name.partition("::")[0] for stack in STACKS for name in resources(stack)}
+    types = {name.partition("::")[0] for name in resources(stack)}
     properties = {type_: name for type_ in sorted(types) if (name := edited_property(type_))}
     (folder / "edit.json").write_text(json.dumps(properties))
 
@@ -136,7 +136,7 @@ def campaign(stacks: Sequence[str], minutes: float, seed: int, costly: int, say:
             if not free or time.monotonic() > end:
                 continue
             start = time.monotonic()
-            with project() as found:
+            with project(stack) as found:
                 for results in life(found, stack, free, strikes(stack, known), seed, costly, say, end):
                     add(results, file)
                     counts = Counter(each.outcome for each in results)
@@ -144,6 +144,7 @@ def campaign(stacks: Sequence[str], minutes: float, seed: int, costly: int, say:
                     sound = sound and LOST not in counts
             say(f"{stack}: {time.monotonic() - start:.0f} s")
         seed += 1
-        if not any(untried(stack, read(file)) for stack in stacks):
+        known = read(file)
+        if not any(untried(stack, known) for stack in stacks):
             break
     return sound

@@ -21,6 +21,8 @@ from tests.faults.kinds import CLUSTER, GOOGLE
 from tests.sandbox.conftest import PATIENCE, Project
 
 Json = dict[str, Any]
+LOOK_SECONDS = 0.5
+"""Between looks at what an engine has started: each reads all processes of the machine."""
 SUMMARY = 400
 """Characters of what the engine says, in a result."""
 
@@ -74,7 +76,7 @@ class Engine:
             output = _watched(process, family)
             run = Run(process.returncode)
             _read(run, log)
-            run.said = run.said or output[-SUMMARY:]
+            run.said = run.said or " ".join(output[-SUMMARY:].split())
             return run
 
     def state(self) -> Json:
@@ -115,9 +117,9 @@ def _watched(process: subprocess.Popen[str], family: dict[int, psutil.Process]) 
         with suppress(psutil.NoSuchProcess):
             family.update({each.pid: each for each in family[process.pid].children(recursive=True)})
         try:
-            output, errors = process.communicate(timeout=0.2)
+            output, errors = process.communicate(timeout=LOOK_SECONDS)
         except subprocess.TimeoutExpired:
-            waited += 0.2
+            waited += LOOK_SECONDS
             if process.poll() is not None:  # the engine is gone, and what it started holds its output
                 _end(family)
             elif waited > PATIENCE:

@@ -57,7 +57,7 @@ def _killed(victim: str) -> dict[str, Any]:
 
 KINDS = (
     Kind("engine killed", _killed("engine"), RECOVER, deadly=True),
-    Kind("plugin killed", _killed("plugin"), RECOVER, deadly=True),
+    Kind("plugin killed", _killed("plugin"), ADOPT, deadly=True),
     # `destroy` runs no program.
     Kind("program killed", _killed("program"), AGAIN, phases=(CREATE, UPDATE), deadly=True),
     Kind("429, three times", {"kind": "status", "status": 429, "times": 3}, NOTHING),

@@ -35,19 +35,22 @@ HOW = """
 
 A fault is staged at the first request of a resource's step that changes something (of a helm release too), and counts
 only if it struck. Many are staged in one `up` or `destroy`, at most one for each resource, and at most one that ends a
-process in one command. Commands run with `--continue-on-error`, so that more faults strike in each. Then commands are
-repeated as the table above says until one succeeds. What proves a trial:
+process in one command. What has struck least is chosen first; faults that end a process strike along a chain of
+resources of which each needs the one before it, so that the next is still to come. Commands run with
+`--continue-on-error`, so that more faults strike in each. Then commands are repeated as the table above says until one
+succeeds. What proves a trial:
 
 - after creation and update the state has every resource, no operation is pending, no cluster or pool is in ERROR, and
   a second preview finds nothing to change;
+- after the deletion of what is in the cluster, state and API server have nothing of it;
 - after `destroy` state and cloud are empty.
 
-If that does not hold, all faults of the pass count as lost. Where a process is killed, Google is still at the operation
-for three seconds, and all that the killed engine has started ends with it, as when a machine is lost. An update changes
-one input of each resource (a text, a label, an annotation). Resources that cannot change in place have no such point,
-and steps without a request that a fault could strike are none (an API stays on when its resource is deleted; many of
-Google's answers are no operation). What was tried is kept in `~/.cache/tpu-platform/faults/results.jsonl`; without that
-file the campaign begins anew.
+If that does not hold, all faults of the pass count as lost. The project of Google's is one that nobody has used: no API
+is on. Where a process is killed, Google is still at the operation for three seconds, and all that the killed engine has
+started ends with it, as when a machine is lost. An update changes one input of each resource (a text, a label, an
+annotation). Resources that cannot change in place have no such point, and steps without a request that a fault could
+strike are none (an API stays on when its resource is deleted; many of Google's answers are no operation). What was
+tried is kept in `~/.cache/tpu-platform/faults/results.jsonl`; without that file the campaign begins anew.
 """
 
 

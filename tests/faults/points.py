@@ -26,7 +26,7 @@ from tests.faults.kinds import (
 from tests.graph.recording import ROOT, GraphMonitor, edges, record_stack
 
 STACKS = ("dev", "blueprint", "gce", "team")
-FAILING = 12
+FAILING = 4
 """How many faults that fail a command are chosen beyond those of kinds that never struck: each may cost a command."""
 
 

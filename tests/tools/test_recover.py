@@ -8,7 +8,7 @@ import json
 import os
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -803,8 +803,8 @@ class Scripted(runner.Engine):
         self.row = json.loads(json.dumps(exported))
         self.row["deployment"]["pending_operations"] = []
 
-    def refresh(self, *, forget: bool) -> None:
-        self._call(f"refresh {forget}")
+    def refresh(self, *, forget: bool, leave: Sequence[str] = ()) -> None:
+        self._call(" ".join((f"refresh {forget}", *leave)))
         if forget:
             self.row["deployment"]["pending_operations"] = []
 
@@ -903,9 +903,27 @@ def test_a_request_may_still_be_under_way(kind: str, state: Any, expected: bool)
     assert runner._may_come(begun, {operation.resource.urn: Finding(state)}) is expected
 
 
-def test_a_cluster_that_is_out_of_reach_is_repaired_by_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A refresh reads what is inside, too."""
-    engine = Scripted(fails=("refresh False", "configured Kubernetes cluster is unreachable: no route"))
+AWAY = "configured Kubernetes cluster is unreachable: no route"
+
+
+def test_where_the_cluster_is_out_of_reach_all_else_is_settled_and_up_repairs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A refresh reads what is inside, too: without that it works, and the creation is no longer noted as pending."""
+    engine = Scripted(fails=("refresh True", AWAY))
+    types = "urn:pulumi:killed::tpu-platform::tpu:gke:Namespaces$kubernetes:core/v1:Namespace"
+    rows = engine.row["deployment"]["resources"]
+    for name in ("a", "b"):
+        rows.append({"urn": f"{types}::{name}", "type": "kubernetes:core/v1:Namespace", "custom": True, "id": name})
+    report = recovery(engine, Looks(ABSENT), monkeypatch).run(dry=False)
+    assert engine.calls == ["cancel", "refresh True", f"refresh True {types}::**", "preview"]
+    assert not engine.row["deployment"]["pending_operations"]
+    assert [(each.why, "`pulumi up`, which repairs it" in each.do) for each in report.left] == [(AWAY, True)]
+    assert not report.recovered
+
+
+def test_a_cluster_that_is_out_of_reach_and_of_which_nothing_is_known_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Scripted(fails=("refresh False", AWAY))
     [*_, left] = recovery(engine, Looks(present(CLUSTER_ID)), monkeypatch).run(dry=False).left
     assert "`pulumi up`, which repairs it" in left.do
 

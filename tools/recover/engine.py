@@ -3,7 +3,7 @@
 import json
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -59,9 +59,11 @@ class Engine:
         targets = [word for target in CONNECTION for word in ("--target", target)]
         self._run("up", "--stack", self._stack, "--yes", "--skip-preview", *targets)
 
-    def refresh(self, *, forget: bool) -> None:
+    def refresh(self, *, forget: bool, leave: Sequence[str] = ()) -> None:
+        """`leave`: patterns of URNs that are not read."""
         flag = "--clear-pending-creates" if forget else "--skip-pending-creates"
-        self._run("refresh", "--stack", self._stack, "--yes", "--skip-preview", flag)
+        left = [word for pattern in leave for word in ("--exclude", pattern)]
+        self._run("refresh", "--stack", self._stack, "--yes", "--skip-preview", flag, *left)
 
     def _json(self, *arguments: str) -> Any:
         printed = self._run(*arguments)

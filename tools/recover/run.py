@@ -48,6 +48,10 @@ REPAIR = (
 WEBHOOK = "failed calling webhook"
 """Words of the API server where a webhook stands and what answers it does not run."""
 INSTALL = "if the controller of that webhook does not run yet: `pulumi up --skip-preview`, which installs it"
+OUTSIDE = (
+    "if the cluster is gone or broken: `pulumi up`, which repairs it; else this command again. What is outside the"
+    " cluster is settled"
+)
 PATIENCE = timedelta(minutes=45)
 """How long Google may take for what it is at: longer than a cluster takes."""
 SETTLING = timedelta(seconds=20)
@@ -71,6 +75,8 @@ class Recovery:
     unlocked: bool = False
     noted: dict[str, Resource] = field(default_factory=dict)
     """What was imported, as the engine had noted it, by URN."""
+    away: str = ""
+    """Why the cluster could not be read when the state was brought up to date."""
     ahead: Preview | None = None
     """What `up` will do, as long as nothing was done since it was asked."""
 
@@ -101,6 +107,8 @@ class Recovery:
         else:
             report.fail("there is still something to do", "run this command again")
         report.dry = dry
+        if self.away:
+            report.fail(self.away, OUTSIDE)
         if not dry and not report.failed and not report.locked:
             self._look_ahead(report)
         return report
@@ -188,13 +196,24 @@ class Recovery:
                 case steps.Connect():
                     self.engine.connect()
                 case steps.Refresh(forget):
-                    self.engine.refresh(forget=bool(forget))
+                    self._refresh(checkpoint, forget=bool(forget))
                     self.interrupted = False
                 case _:
                     raise AssertionError(step)
         except (EngineError, HelmError, ClusterAwayError, RefusedError, NoConnectionError) as error:
             return str(error)
         return ""
+
+    def _refresh(self, checkpoint: Checkpoint, *, forget: bool) -> None:
+        """What is outside the cluster is brought up to date also where the cluster is away: `up` then repairs it."""
+        try:
+            self.engine.refresh(forget=forget)
+        except EngineError as error:
+            inside = inside_of(checkpoint)
+            if UNREACHABLE not in str(error) or not inside:
+                raise
+            self.engine.refresh(forget=forget, leave=inside)
+            self.away = str(error)
 
     def _helm(self) -> Helm:
         kubeconfig = self.looker.kubeconfig()
@@ -228,6 +247,12 @@ def _remedy(error: str) -> str:
     if WEBHOOK in error:
         return INSTALL
     return REPAIR if UNREACHABLE in error else FIX
+
+
+def inside_of(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """Patterns of URNs of what the state has in the cluster: one for each type and its parents."""
+    urns = (each.urn for each in checkpoint.resources.values() if each.in_cluster)
+    return tuple(dict.fromkeys(f"{urn.rpartition('::')[0]}::**" for urn in urns))
 
 
 def _settling(checkpoint: Checkpoint) -> float:
