@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import httpx
 import pytest
@@ -99,6 +101,36 @@ def test_a_fault_strikes_a_change_of_its_step(
                 with pytest.raises(httpx.TransportError):
                     client.post("/")
     assert (len(server.bodies), staged.pending()) == (3 + reached, [])
+
+
+class Known:
+    """Stands for an API server's client: what helm has seen already is answered without a body, changes are refused."""
+
+    @contextmanager
+    def stream(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Iterator[httpx.Response]:
+        if method == "POST":
+            yield httpx.Response(503, content=b"away" if path == "/x" else b"")
+        else:
+            yield httpx.Response(304) if path == "/apis" else httpx.Response(200, content=iter([b"n", b"ew"]))
+
+
+ANSWERS = (
+    ("GET", "/apis", 304, b""),
+    ("HEAD", "/x", 200, b""),
+    ("POST", "/x", 503, b"away"),
+    ("POST", "/y", 503, b""),
+    ("GET", "/x", 200, b"new"),
+)
+
+
+def test_helm_gets_each_answer_whole_on_one_connection(named: None) -> None:
+    with step(NAMESPACE), requests.front(Known()) as address:  # type: ignore[arg-type]
+        connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=10)
+        for method, path, code, body in ANSWERS:
+            connection.request(method, path)
+            answer = connection.getresponse()
+            assert (answer.status, answer.read()) == (code, body)
+        connection.close()
 
 
 def test_reading_a_policy_is_no_change() -> None:

@@ -28,8 +28,10 @@ NOTHING = "nothing: the command gets over it"
 AGAIN = "the same command again"
 RECOVER = "`python -m tools recover -s STACK`, then the same command again"
 ADOPT = "the same command again; if it says `already exists`: `python -m tools recover -s STACK --lost-state` before it"
-REPLACE = "`pulumi up --replace URN`: GKE keeps a pool or cluster that failed, and never repairs it"
-FAILED = "the same command again; for a cluster or pool `pulumi up --replace URN`, since GKE keeps it in ERROR"
+REPLACE = (
+    "the same command again; for a cluster or pool `pulumi up --replace URN`, since GKE keeps it in ERROR and never"
+    " repairs it"
+)
 RELEASE = "kubernetes:helm.sh/v3:Release"
 CUT_AFTER = "cut after"
 OPERATION_SECONDS = 3.0
@@ -66,7 +68,7 @@ KINDS = (
     Kind("cut before", {"kind": "cut"}, AGAIN),
     Kind(CUT_AFTER, {"kind": "cut", "processed": True}, ADOPT),
     Kind("expired token", {"kind": "status", "status": 401}, AGAIN),
-    Kind("operation error", {"kind": "operation", "code": "INTERNAL_ERROR"}, FAILED, OPERATIONS),
+    Kind("operation error", {"kind": "operation", "code": "INTERNAL_ERROR"}, REPLACE, OPERATIONS),
     Kind("stockout", {"kind": "operation", "code": "ZONE_RESOURCE_POOL_EXHAUSTED"}, REPLACE, MACHINES, (CREATE,)),
     Kind("slow operation", {"kind": "slow-operation", "seconds": 5}, NOTHING, OPERATIONS),
     Kind("webhook 500", {"kind": "webhook"}, AGAIN, (CLUSTER,)),

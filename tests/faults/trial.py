@@ -37,12 +37,15 @@ Json = dict[str, Any]
 
 @dataclass
 class Struck:
-    """A fault that struck. `outcome`: by what its resource came through, worse from command to command."""
+    """A fault that struck. `outcome`: by what its resource came through, worse from command to command. `clouded`: a
+    process was killed in the same command, before the resource had come through: what it would have taken is unknown.
+    """
 
     point: Point
     outcome: str = ITSELF
     said: str = ""
     open: bool = True
+    clouded: bool = False
 
 
 @dataclass
@@ -64,6 +67,8 @@ class Pass:
     failed: set[str] = field(default_factory=set)
     failed_twice: set[str] = field(default_factory=set)
     over: bool = False
+    killers: set[str] = field(default_factory=set)
+    """Where a process was killed in the last command."""
     objects: list[tuple[str, str, str, str]] = field(default_factory=list)
     unproved: str = ""
 
@@ -169,6 +174,8 @@ class Pass:
         for fault in self.engine.project.call("GET", "faults/struck"):
             if fault["id"] in self.staged:
                 self.struck.setdefault(fault["id"], Struck(self.staged[fault["id"]]))
+        new = [each for number, each in self.struck.items() if number not in known]
+        self.killers = {each.point.resource for each in new if each.point.kind.deadly}
         for number, each in self.struck.items():
             name = each.point.resource
             if not each.open:
@@ -176,10 +183,12 @@ class Pass:
             if name in run.done and name not in run.failed:
                 each.open = False
             elif number not in known:
+                each.clouded = bool(self.killers) and not each.point.kind.deadly
                 each.said = run.failed.get(name) or run.said
-            if each.open and each.outcome == ITSELF:
+            # What killed a process ended the command, even if its own resource came through.
+            ended = each in new and each.point.kind.deadly and not run.ok
+            if (each.open or ended) and each.outcome == ITSELF:
                 each.outcome = AGAIN
-        new = [each for number, each in self.struck.items() if number not in known]
         command = "up" if self.phase != DELETE else "destroy"
         names = ", ".join(f"{each.point.fault} at {each.point.resource.rpartition('::')[2]}" for each in new)
         self.say(f"  {command}: {'ok' if run.ok else run.code}; {names or 'nothing struck'}")
@@ -202,14 +211,13 @@ class Pass:
             return tuple(word for urn in broken for word in ("--replace", urn))
         said = " ".join((run.said, *run.failed.values()))
         if run.killed or self.engine.pending() or self.failed_twice or any(each in said for each in FOR_RECOVER):
-            open_ = {each.point.resource for each in self.struck.values() if each.open}
-            self._worse(RECOVER, open_)
+            self._worse(RECOVER, {each.point.resource for each in self.struck.values() if each.open} | self.killers)
             self._recover(*(("--lost-state",) if any(each in said for each in EXISTING) else ()))
         return ()
 
     def _worse(self, outcome: str, names: set[str]) -> None:
         for each in self.struck.values():
-            if each.open and each.point.resource in names:
+            if each.point.resource in names and (each.open or each.point.kind.deadly):
                 each.outcome = outcome
 
     def _recover(self, *flags: str) -> None:
@@ -271,7 +279,10 @@ class Pass:
         day = datetime.datetime.now(datetime.UTC).date().isoformat()
         by_point = {each.point: each for each in self.struck.values()}
         for point in chosen:
-            if struck := by_point.get(point):
+            struck = by_point.get(point)
+            if struck and struck.clouded and not self.unproved:
+                continue
+            if struck:
                 outcome = LOST if self.unproved else struck.outcome
                 said = f"{self.unproved} | {struck.said}" if self.unproved else struck.said
             elif point in self.staged.values() and not self.over:

@@ -32,6 +32,8 @@ WEBHOOK = (
     'Internal error occurred: failed calling webhook "sandbox.fault": failed to call webhook: the server responded with'
     " 500 Internal Server Error"
 )
+BODILESS = (204, 304)
+"""Answers after which the next one follows at once: discovery is answered with 304 where helm has it already."""
 HOP_BY_HOP = ("connection", "transfer-encoding", "content-length", "keep-alive", "host")
 
 
@@ -153,19 +155,28 @@ class Front(BaseHTTPRequestHandler):
                 self._client.stream(self.command, self.path, body, headers) as response,
             ):
                 self.send_response(response.status_code)
+                # A refusal, or what a fault has let through, has been read; then it is decoded, too.
+                is_read = response.is_stream_consumed
                 for name, value in response.headers.items():
-                    if name.lower() not in HOP_BY_HOP:
+                    if name.lower() not in HOP_BY_HOP and not (is_read and name.lower() == "content-encoding"):
                         self.send_header(name, value)
+                if self.command == "HEAD" or response.status_code in BODILESS:
+                    self.end_headers()
+                    return
                 self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
-                for chunk in response.iter_raw():
-                    self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
-                    self.wfile.flush()
+                for chunk in (response.content,) if is_read else response.iter_raw():
+                    if chunk:  # an empty one would be the end
+                        self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+                        self.wfile.flush()
                 self.wfile.write(b"0\r\n\r\n")
         except (httpx.HTTPError, OSError):
             self.close_connection = True
 
     def do_GET(self) -> None:
+        self._hand_on()
+
+    def do_HEAD(self) -> None:
         self._hand_on()
 
     def do_POST(self) -> None:
