@@ -7,7 +7,7 @@ to a brand-new Node, as those of a DaemonSet are. A kubelet has no such gap. Rem
 acted, and which has stood unchanged for a second, gets an annotation; kwok sees every change.
 
 On a machine with too much to do a lease also ends in between, and kwok passes over the change by which a Job's pod runs:
-it would run for ever. Such a pod is shown again some seconds after its time is over, and then runs for its time again.
+it would run for ever. Such a pod is shown again some seconds after its time is over, and its time begins anew.
 """
 
 from __future__ import annotations
