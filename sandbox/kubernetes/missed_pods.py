@@ -6,7 +6,7 @@ looked at again unless it changes: it stays Pending, and so does what waits for 
 to a brand-new Node, as those of a DaemonSet are. A kubelet has no such gap. Remedy: a pod on which kwok should have
 acted, and which has stood unchanged for a second, gets an annotation; kwok sees every change.
 
-On a machine with too much to do a lease also ends in between, and kwok passes over the change by which a Job's pod runs:
+On a machine with too much to do a lease also ends in between, and kwok passes over it when a Job's pod starts:
 it would run for ever. Such a pod is shown again some seconds after its time is over, and its time begins anew.
 """
 
