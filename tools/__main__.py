@@ -276,18 +276,18 @@ def upgrade_check(
 ) -> None:
     """Compare a stack's state with this version of the program: migration notes, charts, boot scripts. It only reads.
 
-    Exit code 1: something concerns this stack. 2: wrong usage, or no such state.
+    Exit code 1: something concerns this stack, or a newer program has updated it. 2: wrong usage, or no such state.
     """
     from tools import upgrade_check as upgrade
 
     try:
-        exported = upgrade.read(state.read())
+        exported = upgrade.read(state)
     except upgrade.StateError as error:
         raise typer.BadParameter(str(error)) from None
     found = upgrade.check(exported)
     typer.echo(upgrade.as_json(found) if as_json else upgrade.as_text(found))
-    if found.notes or found.changes:
-        raise typer.Exit(1)
+    if found.concerns:
+        raise typer.Exit(CONFIGURATION_ERROR)
 
 
 @app.command()

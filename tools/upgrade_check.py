@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, get_args
+from typing import IO, Any, get_args
 
 from components.compute.boot_script import boot_script
 from plan.charts import CHARTS
@@ -49,11 +49,30 @@ class Check:
     notes: list[Note]
     changes: list[str]
 
+    @property
+    def goes_back(self) -> bool:
+        """Whether a newer program has updated the stack."""
+        return number(self.was) > number(self.now)
+
+    @property
+    def concerns(self) -> bool:
+        """Whether anything does."""
+        return bool(self.goes_back or self.notes or self.changes)
+
 
 def _has_former_outputs(rows: Rows) -> bool:
-    outputs = next((row.get("outputs") or {} for row in rows if row["type"] == STACK), {})
-    slices = outputs.get("slices") or {}
-    return any("price_per_hour_usd" in plan for plan in slices.values())
+    slices = _mapping(_outputs(rows).get("slices"))
+    return any("price_per_hour_usd" in _mapping(plan) for plan in slices.values())
+
+
+def _outputs(rows: Rows) -> Mapping[str, Any]:
+    """What the stack exports."""
+    return next((_mapping(row.get("outputs")) for row in rows if row["type"] == STACK), {})
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """A mapping of the state; where another program has something else there, an empty one."""
+    return value if isinstance(value, dict) else {}
 
 
 CONCERNS: dict[str, Callable[[Rows], bool]] = {"outputs-renamed": _has_former_outputs}
@@ -68,18 +87,19 @@ def notes(changelog: str) -> Iterator[Note]:
 
 
 def number(version: str) -> tuple[int, ...]:
-    """For comparing."""
-    return tuple(int(part) for part in version.split("."))
+    """For comparing; of `0.3.0-rc1` the numbers, and of what is no version those of the oldest."""
+    numbers = re.match(r"[0-9]{1,9}(\.[0-9]{1,9}){0,2}", version, re.ASCII)
+    return tuple(int(part) for part in (numbers[0] if numbers else UNRECORDED).split("."))
 
 
-def read(text: str) -> State:
+def read(file: IO[str]) -> State:
     """What `pulumi stack export` has printed. Raises StateError."""
     try:
-        state = json.loads(text)
+        state = json.loads(file.read().removeprefix("\ufeff"))
         rows = (state["deployment"] or {}).get("resources") or []
         if not all(isinstance(row["type"], str) and isinstance(row["urn"], str) for row in rows):
             raise TypeError("a resource without a type")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StateError(f"this is no output of `pulumi stack export` ({error}) -> give it that") from None
     found: State = state
     return found
@@ -88,8 +108,8 @@ def read(text: str) -> State:
 def check(state: State, changelog: str | None = None) -> Check:
     """Compare a state with this program."""
     rows: Rows = (state["deployment"] or {}).get("resources") or []
-    outputs = next((row.get("outputs") or {} for row in rows if row["type"] == STACK), {})
-    was = str((outputs.get("program") or {}).get("version", UNRECORDED))
+    recorded = _mapping(_outputs(rows).get("program")).get("version")
+    was = recorded if isinstance(recorded, str) else UNRECORDED
     text = changelog if changelog is not None else (ROOT / "CHANGELOG.md").read_text()
     newer = [note for note in notes(text) if number(was) < number(note.version) <= number(program_version())]
     concerning = [note for note in newer if CONCERNS[note.id](rows)]
@@ -100,7 +120,7 @@ def _charts(rows: Rows) -> Iterator[str]:
     """Releases of a chart in a version that this program does not install any more."""
     known = {chart.reference: chart for chart in CHARTS}
     for row in rows:
-        inputs = row.get("inputs") or {}
+        inputs = _mapping(row.get("inputs"))
         chart = known.get(str(inputs.get("chart"))) if row["type"] == RELEASE else None
         if chart is None:
             continue
@@ -115,9 +135,9 @@ def _charts(rows: Rows) -> Iterator[str]:
 def _scripts(rows: Rows) -> Iterator[str]:
     """Machines without GKE whose boot script is another one now."""
     for row in rows:
-        metadata = (row.get("inputs") or {}).get("metadata")
-        script = metadata.get("startup-script") if isinstance(metadata, dict) else None
-        if not isinstance(metadata, dict) or not isinstance(script, str):
+        metadata = _mapping(_mapping(row.get("inputs")).get("metadata"))
+        script = metadata.get("startup-script")
+        if not isinstance(script, str):
             continue
         name = row["urn"].rpartition("::")[2]
         if metadata.get("tpu-role") == "node" and script != boot_script("node"):
@@ -128,14 +148,14 @@ def _scripts(rows: Rows) -> Iterator[str]:
 
 
 def as_json(found: Check) -> str:
-    return json.dumps(asdict(found), indent=2)
+    return json.dumps(asdict(found) | {"goes_back": found.goes_back}, indent=2)
 
 
 def as_text(found: Check) -> str:
     """For people, at most 120 columns but for long names."""
     was = f"{found.was} or older" if found.was == UNRECORDED else found.was
     lines = [f"The stack was last updated by {was}. This program is {found.now}."]
-    if number(found.was) > number(found.now):
+    if found.goes_back:
         lines += [
             "",
             "This copy is older than the program that updated the stack last: an update would take changes back.",
@@ -145,6 +165,6 @@ def as_text(found: Check) -> str:
     if found.changes:
         lines += ["", "What an update changes, as far as the state tells:"]
         lines += [f"  {change}" for change in found.changes]
-    if not found.notes and not found.changes:
+    if not found.concerns:
         lines.append("No migration note concerns it; charts and boot scripts are this program's.")
     return "\n".join([*lines, "", "`pulumi preview --diff` shows everything that an update does."])

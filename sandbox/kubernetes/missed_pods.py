@@ -5,6 +5,9 @@ Node's lease its own cache does not show yet (`PodController.readOnly`, `NodeLea
 looked at again unless it changes: it stays Pending, and so does what waits for it. It hits pods that are bound at once
 to a brand-new Node, as those of a DaemonSet are. A kubelet has no such gap. Remedy: a pod on which kwok should have
 acted, and which has stood unchanged for a second, gets an annotation; kwok sees every change.
+
+On a machine with too much to do a lease also ends in between, and kwok passes over it when a Job's pod starts:
+it would run for ever. Such a pod is shown again some seconds after its time is over, and its time begins anew.
 """
 
 from __future__ import annotations
@@ -15,9 +18,10 @@ import time
 from collections.abc import Callable
 
 from sandbox.kubernetes.api import ApiClient, Object
-from sandbox.kubernetes.control_plane import FAKE_NODE, HELD
+from sandbox.kubernetes.control_plane import FAKE_NODE, HELD, RUN_FOR
 
 PATIENCE_SECONDS = 1.0  # kwok acts within milliseconds
+LATE_SECONDS = 10.0  # after the time of a Job's pod
 SHOWN_AGAIN = "sandbox/shown-again"
 _LOG = logging.getLogger(__name__)
 
@@ -38,12 +42,13 @@ class MissedPods:
         nodes = {each["metadata"]["name"] for each in self._client.list_all("v1", "Node") if _is_fake(each)}
         pods = [each for each in self._client.list_all("v1", "Pod") if each["spec"].get("nodeName") in nodes]
         now = self._clock()
-        waiting = {_state(each): each for each in pods if self._is_due(each)}
-        self._waiting = {state: self._waiting.get(state, now) for state in waiting}
-        for state, pod in waiting.items():
-            if now - self._waiting[state] >= PATIENCE_SECONDS:
+        due = {_state(each): (each, PATIENCE_SECONDS) for each in pods if self._is_due(each)}
+        ending = {_state(each): (each, seconds) for each in pods if (seconds := _seconds_to_end(each)) is not None}
+        self._waiting = {state: self._waiting.get(state, now) for state in (*due, *ending)}
+        for state, (pod, patience) in (ending | due).items():
+            if now - self._waiting[state] >= patience:
                 self._show_again(pod)
-        return bool(waiting)
+        return bool(due)
 
     def _is_due(self, pod: Object) -> bool:
         """Whether kwok's next step for the pod is one that it takes at once: start it, or remove it."""
@@ -59,6 +64,16 @@ class MissedPods:
         metadata = pod["metadata"]
         _LOG.warning("kwok has overlooked pod %s/%s", metadata["namespace"], metadata["name"])
         self._client.patch(pod, {"metadata": {"annotations": {SHOWN_AGAIN: metadata["resourceVersion"]}}})
+
+
+def _seconds_to_end(pod: Object) -> float | None:
+    """After how many seconds without a change kwok must have ended a pod; None of one that it does not end."""
+    metadata = pod["metadata"]
+    of_job = any(owner["kind"] == "Job" for owner in metadata.get("ownerReferences", ()))
+    if not of_job or "deletionTimestamp" in metadata or pod["status"].get("phase") != "Running":
+        return None
+    seconds = re.fullmatch(r"([0-9.e+]+)s", metadata.get("annotations", {}).get(RUN_FOR, "1s"))
+    return float(seconds[1]) + LATE_SECONDS if seconds else None
 
 
 def _is_fake(node: Object) -> bool:

@@ -14,8 +14,8 @@ import pytest
 from sandbox.kubernetes.api import ApiClient, Object
 from sandbox.kubernetes.changes import Changes
 from sandbox.kubernetes.cluster import RunningCluster
-from sandbox.kubernetes.control_plane import FAKE_NODE, ControlPlane
-from sandbox.kubernetes.missed_pods import PATIENCE_SECONDS, MissedPods
+from sandbox.kubernetes.control_plane import FAKE_NODE, RUN_FOR, ControlPlane
+from sandbox.kubernetes.missed_pods import LATE_SECONDS, PATIENCE_SECONDS, MissedPods
 
 NODES = 60
 RUN_SECONDS = 180.0
@@ -105,6 +105,24 @@ LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 )
 def test_only_pods_that_kwok_should_have_acted_on_are_shown_again(overlooked: bool, pod: Object) -> None:
     assert shown_after(PATIENCE_SECONDS, pod) is overlooked
+
+
+def of_job(phase: str, owner: str = "Job") -> Object:
+    return pod(phase=phase, ownerReferences=[{"kind": owner}], annotations={RUN_FOR: "30s"})
+
+
+@pytest.mark.parametrize(
+    ("overlooked", "seconds", "pod"),
+    [
+        pytest.param(False, 30.0, of_job("Running"), id="its time is just over"),
+        pytest.param(True, 30.0 + LATE_SECONDS, of_job("Running"), id="it should have ended"),
+        pytest.param(False, 1e6, of_job("Succeeded"), id="ended"),
+        pytest.param(False, 1e6, of_job("Running", "ReplicaSet"), id="of no job"),
+    ],
+)
+def test_a_pod_of_a_job_that_runs_on_is_shown_again(overlooked: bool, seconds: float, pod: Object) -> None:
+    """`make demo STACK=recipe` on a busy machine: two of four pods ran for ever, since a lease had ended meanwhile."""
+    assert shown_after(seconds, pod) is overlooked
 
 
 def test_a_pod_on_a_node_that_kwok_does_not_play_is_left_alone() -> None:

@@ -100,6 +100,9 @@ def test_an_older_copy_is_named(gke: dict[str, Any]) -> None:
     [stack] = [row for row in resources(state) if row["type"] == upgrade_check.STACK]
     stack["outputs"]["program"]["version"] = "99.0.0"
     assert "older than the program that updated the stack" in upgrade_check.as_text(upgrade_check.check(state))
+    assert CliRunner().invoke(app, ["upgrade-check", "-"], input=json.dumps(state)).exit_code == 1
+    stack["outputs"]["program"]["version"] = "99.0.0-rc1"
+    assert upgrade_check.check(state).goes_back
 
 
 def test_every_note_has_its_check_and_the_newest_release_is_this_version() -> None:
@@ -125,8 +128,24 @@ def test_the_command_reads_standard_input_and_says_by_its_exit_code_whether_some
     assert json.loads(concerned.output)["notes"][0]["version"] == "0.2.0"
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"deployment": {"resources": [{"urn": "x"}]}}'])
-def test_what_is_no_export_is_refused(text: str) -> None:
+@pytest.mark.parametrize(
+    "outputs",
+    [[1], {"program": "x"}, {"program": {"version": None}}, {"slices": [1]}, {"slices": {"a": None}}],
+    ids=str,
+)
+def test_outputs_of_another_program_are_no_obstacle(outputs: Any) -> None:
+    rows = [
+        {"type": upgrade_check.STACK, "urn": "urn:pulumi:a::b::c::d", "outputs": outputs},
+        {"type": upgrade_check.RELEASE, "urn": "urn:pulumi:a::b::c::e", "inputs": [1]},
+    ]
+    found = upgrade_check.check({"deployment": {"resources": rows}})
+    assert (found.was, found.concerns) == (upgrade_check.UNRECORDED, False)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"deployment": {"resources": [{"urn": "x"}]}}', b"\xff\xfe", "[" * 100_000]
+)
+def test_what_is_no_export_is_refused(text: str | bytes) -> None:
     refused = CliRunner().invoke(app, ["upgrade-check", "-"], input=text)
     assert refused.exit_code == 2
     assert "pulumi stack export" in " ".join(refused.output.split())
