@@ -133,8 +133,8 @@ def existing(path: Path) -> tuple[list[str], dict[str, Any], Answers]:
             value = config.pop(key)
             if name not in BY_KEY or isinstance(value, dict | list):
                 replaced.append(f"{namespace}:{name}")
-            elif value not in (None, ""):
-                answers[name] = str(value)
+            elif value not in (None, "") and (namespace != PROJECT_NAME or name not in answers):
+                answers[name] = str(value)  # beside an option's answer `pulumi new` writes its default
     kept = {key: value for key, value in content.items() if key != "config"}
     return replaced, kept | ({"config": config} if config else {}), answers
 
