@@ -249,8 +249,9 @@ def quota(machine_type: Machine, zone: Zone, capacity: Capacity = "") -> None:
 
 def _interrupt(target: str, kind: str, seconds: float, *, stay: bool) -> None:
     hosts = faults_of.Staged(_running()).interrupt(target, kind, None if stay else seconds)
-    back = "come back with `python -m sandbox fault --clear`" if stay else f"come back in {seconds:g} s"
-    console.print(f"{len(hosts)} hosts are gone, and {back}:", soft_wrap=True)
+    gone, come = ("1 host is", "comes") if len(hosts) == 1 else (f"{len(hosts)} hosts are", "come")
+    back = "with `python -m sandbox fault --clear`" if stay else f"in {seconds:g} s"
+    console.print(f"{gone} gone, and {come} back {back}:", soft_wrap=True)
     for host in hosts:
         console.print(f"  {host}", soft_wrap=True)
 

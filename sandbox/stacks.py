@@ -43,6 +43,9 @@ ENDPOINTS = {
 CONFIGURED = {"preview", "pre", "up", "update", "destroy", "down", "dn", "refresh", "import", "watch", "logs"}
 # Commands that need the stack to exist, but not its configuration.
 STACK_COMMANDS = {"stack", "state", "cancel", "console", "config"}
+# Commands that install packages. The language host here is of an older SDK, which takes the project's folder for the
+# environment, whatever `virtualenv:` says.
+INSTALLING = {"install", "new"}
 # Flags with a value of their own, which is not a word of the command.
 PACK_FLAG = "--policy-pack"
 VALUE_FLAGS = {"-C", "--cwd", "-s", "--stack", "-v", "--verbose", "--color", PACK_FLAG, f"{PACK_FLAG}-config"}
@@ -223,6 +226,11 @@ def main(root: str, pulumi: str, *arguments: str) -> None:
     folder = Path(option(arguments, "--cwd", "-C") or ".").resolve()
     project = find_project(folder)
     extra: dict[str, str] = {}
+    if (first := words(arguments)[:1]) and first[0] in INSTALLING and not {"--generate-only", "-g"} & {*arguments}:
+        sys.exit(
+            f"error: `pulumi {first[0]}` does not run in the sandbox, which has its packages already: "
+            "use a terminal of your own"
+        )
     if project and not {*words(arguments)[:1]}.isdisjoint(CONFIGURED | STACK_COMMANDS):
         command = Command(RunDirectory(Path(root)), pulumi, project, arguments)
         try:

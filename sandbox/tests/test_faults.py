@@ -126,7 +126,7 @@ def test_a_slice_that_loses_a_host_goes_as_a_whole_and_comes_back(cloud: Cloud, 
     until(lambda: nodes.names == whole)
 
     said = fault("preempt", serve[1], "--until-cleared")
-    assert said.startswith("1 hosts are gone, and come back with `python -m sandbox fault --clear`:")
+    assert said.startswith("1 host is gone, and comes back with `python -m sandbox fault --clear`:")
     assert nodes.names == [*train, serve[0]]
     assert fault() == f"staged: host {serve[1]} of serve: preempted\n"
     [group] = [each for each in cloud.ok("GET", GROUPS)["items"] if each["name"].startswith(serve[0][:-5])]

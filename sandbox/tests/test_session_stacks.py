@@ -199,6 +199,15 @@ def test_commands_without_a_stack_pass_through(pulumi: Run, tmp_path: Path) -> N
     assert pulumi("version", cwd=tmp_path).stdout.startswith("v")
 
 
+@pytest.mark.parametrize("arguments", ["install", "new --dir x python", "new -y"])
+def test_nothing_is_installed_in_the_sandbox(pulumi: Run, project: Path, arguments: str) -> None:
+    """The language host of the sandbox would make `bin` and `lib` in the project's own folder."""
+    refused = pulumi(*arguments.split())
+    assert refused.returncode == 1
+    assert "does not run in the sandbox" in refused.stderr
+    assert {p.name for p in project.iterdir()} == {"Pulumi.yaml", "__main__.py", "Pulumi.dev.yaml"}
+
+
 def test_kubectl_is_the_sandboxs_own(pulumi: Run) -> None:
     location = pulumi("version").args[0].parent / "kubectl"
     version = subprocess.run([location, "version", "--client"], capture_output=True, text=True, check=True).stdout

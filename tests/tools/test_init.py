@@ -281,6 +281,18 @@ def test_what_pulumi_new_wrote_becomes_a_stack_file(folder: Path) -> None:
     assert list(content["config"]) == ["gcp:project", "gcp:disableGlobalProjectWarning", "tpu-platform:platform"]
 
 
+def test_answers_under_the_name_of_a_new_project_are_read(folder: Path) -> None:
+    """`pulumi new -n my-tpus -c zone=...` writes them as `my-tpus:zone`."""
+    (folder / "Pulumi.yaml").write_text("name: my-tpus\nruntime: python\n")
+    settings = {"gcp:project" if key == "project" else f"my-tpus:{key}": answer for key, answer in SOUND.items()}
+    path = folder / "Pulumi.prod.yaml"
+    path.write_text(yaml.safe_dump({"config": settings | {"my-tpus:teams": "ml", "tpu-platform:teams": "research"}}))
+    made = init()
+    assert made.exit_code == 0, made.output
+    assert list(load_stack_file(path).queues) == ["ml"]
+    assert list(yaml.safe_load(path.read_text())["config"]) == ["gcp:project", "tpu-platform:platform"]
+
+
 def test_what_pulumi_new_wrote_is_no_platform_yet(folder: Path) -> None:
     path = folder / "Pulumi.prod.yaml"
     path.write_text(

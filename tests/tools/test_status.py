@@ -127,6 +127,7 @@ def test_a_stockout() -> None:
     assert findings(report) == [("act", "stockout", "slices train")]
     assert report.findings[0].names == ("train-1",)
     assert "docs/capacity.md" in report.findings[0].next_step
+    assert "replace the pool" in report.findings[0].next_step, "GKE refuses to update a pool in ERROR"
     train = named(report.slices)["train"]
     assert (train.whole, train.wanted) == (1, 2)
     assert train.cost == pytest.approx(16 * plan_of(made, "train").price_per_chip_hour.amount), "of hosts that exist"
@@ -419,6 +420,7 @@ def test_what_tpu_provisioner_created_is_shown_under_its_slices() -> None:
     train = named(report.slices)["train"]
     assert (train.whole, train.wanted, train.most, train.hosts_ready) == (1, 1, 2, 4)
     assert findings(report) == [("act", "stockout", "slices train")], "TPU Provisioner does not try again"
+    assert "node-pools delete old-slice-0-def" in report.findings[0].next_step
 
 
 def test_a_group_without_gke_says_why_its_hosts_do_not_come() -> None:
@@ -428,6 +430,7 @@ def test_a_group_without_gke_says_why_its_hosts_do_not_come() -> None:
     made.google = GoogleReadings(pools={"tpu-train-0": PoolReading("tpu-train-0", "PROVISIONING", error, 2, 2, {})})
     report = made.report()
     assert findings(report) == [("act", "stockout", "slices train")]
+    assert "repeat pulumi up" in report.findings[0].next_step
     made.google = GoogleReadings(pools={})
     assert findings(made.report()) == [("act", "pool-missing", "slices train")]
 

@@ -115,7 +115,8 @@ def existing(path: Path) -> tuple[list[str], dict[str, Any], Answers]:
     """Of a stack's file: the project's own keys that a new platform replaces, what is not the platform's, and answers
     that it has.
 
-    `pulumi new` writes answers to the questions of Pulumi.yaml as settings of the project. Raises ConfigErrors.
+    `pulumi new` writes answers to the questions of Pulumi.yaml as settings of the project, those of its option
+    `--config` under the name that the new project has. Raises ConfigErrors.
     """
     if not path.exists():
         return [], {}, {}
@@ -123,16 +124,22 @@ def existing(path: Path) -> tuple[list[str], dict[str, Any], Answers]:
     content = engine_yaml.document(path.read_text(encoding="utf-8-sig")) or {}
     config = dict(content.get("config") or {})
     answers: Answers = {}
-    if project := config.pop(PROJECT_KEY, None):
-        answers["project"] = str(project)
-    replaced = []
+    if in_google := config.pop(PROJECT_KEY, None):
+        answers["project"] = str(in_google)
+    replaced, ours = [], {PROJECT_NAME, _project(path.with_name("Pulumi.yaml"))}
     for key in [*config]:
         namespace, name = stack_file.full_key(path, key).split(":")
-        if namespace == PROJECT_NAME:
+        if namespace in ours:
             value = config.pop(key)
             if name not in BY_KEY or isinstance(value, dict | list):
                 replaced.append(f"{namespace}:{name}")
-            elif value not in (None, ""):
-                answers[name] = str(value)
+            elif value not in (None, "") and (namespace != PROJECT_NAME or name not in answers):
+                answers[name] = str(value)  # beside an option's answer `pulumi new` writes its default
     kept = {key: value for key, value in content.items() if key != "config"}
     return replaced, kept | ({"config": config} if config else {}), answers
+
+
+def _project(file: Path) -> str:
+    """The name of the Pulumi project; "" where nobody knows."""
+    content = engine_yaml.document(file.read_text(encoding="utf-8-sig")) if file.exists() else None
+    return str(content.get("name", "")) if isinstance(content, dict) else ""

@@ -254,9 +254,7 @@ def _failed(scene: _Scene, plan: SlicePlan, pool: _Pool, google: PoolReading) ->
     if STOCKOUT.search(said):
         level: Level = "note" if _asks_again(plan) else "act"
         again = "; it asks again by itself" if level == "note" else ""
-        step = (
-            "" if level == "note" else "wait and repeat pulumi up, or take another zone or capacity: docs/capacity.md"
-        )
+        step = "" if level == "note" else _after_a_stockout(scene, plan, pool, google)
         return _of(plan, level, "stockout", f"Google has no capacity for its hosts{again} ({said})", step, pool.name)
     if plan.provisioning is TPU_PROVISIONER:
         step = delete_command(scene.platform, pool.name)
@@ -264,6 +262,17 @@ def _failed(scene: _Scene, plan: SlicePlan, pool: _Pool, google: PoolReading) ->
         step = f"remove the cause, then pulumi up -s {scene.stack}; docs/operations.md has how to replace one slice"
     what = "its hosts could not be made" if google.status != "RUNNING_WITH_ERROR" else "something failed on it"
     return _of(plan, "act", "pool-error", f"{what}: {said}", step, pool.name)
+
+
+def _after_a_stockout(scene: _Scene, plan: SlicePlan, pool: _Pool, google: PoolReading) -> str:
+    """GKE never repairs a pool in ERROR, and refuses to update it."""
+    if plan.provisioning is TPU_PROVISIONER:
+        return delete_command(scene.platform, pool.name)
+    stays = scene.platform.backend == "gke" and google.status == "ERROR"
+    again = (
+        "wait, then replace the pool: docs/operations.md" if stays else f"wait and repeat pulumi up -s {scene.stack}"
+    )
+    return f"{again}; or take another zone or capacity: docs/capacity.md"
 
 
 def _asks_again(plan: SlicePlan) -> bool:
