@@ -195,9 +195,10 @@ def inventory(as_json: Annotated[bool, typer.Option("--json", help="Print JSON."
 
 Machine = Annotated[str, typer.Argument(metavar="MACHINE_TYPE", help="For example ct6e-standard-4t.")]
 Zone = Annotated[str, typer.Option(help="For example us-east5-b.")]
-Capacity = Annotated[str, typer.Option(help="Only on-demand, spot or flex; without it all.")]
+Capacity = Annotated[str, typer.Option(help="Only on-demand, spot or flex-start; without it all.")]
 Target = Annotated[str, typer.Argument(help="A node pool, a managed instance group, or a host by its name.")]
-For = Annotated[float, typer.Option("--for", min=1, help="Seconds after which the hosts come back.")]
+MOST_SECONDS = 30 * 86400
+For = Annotated[float, typer.Option("--for", min=1, max=MOST_SECONDS, help="Seconds after which the hosts come back.")]
 Stay = Annotated[bool, typer.Option("--until-cleared", help="They come back with `fault --clear`, not before.")]
 REPAIR_SECONDS = 60.0
 

@@ -18,14 +18,15 @@ import psutil
 from pydantic import ValidationError
 
 from sandbox.google.faults import STOCKOUT, Fault
-from sandbox.google.machines import machine_type, region_of
+from sandbox.google.machines import machine_type, region_of, zones_of
 from sandbox.session import SandboxError, Session
 
 UNTIL_CLEARED = 1_000_000
 """Requests that a fault strikes: more than anybody makes."""
 NEW_POOL = r"/nodePools$"
 API_SERVER = "kube-apiserver"
-CAPACITIES = ("on-demand", "spot", "flex")
+CAPACITIES = {"": "", "on-demand": "on-demand", "spot": "spot", "flex-start": "flex"}
+"""The emulator's word for each capacity; \"\" means any."""
 Json = dict[str, Any]
 
 
@@ -78,6 +79,7 @@ class Staged:
     def stock_out(self, machine: str, zone: str, capacity: str, machines: int) -> None:
         """From now on a zone has no more than so many machines of a type; a pool that would be made finds none."""
         model = _checked(capacity)
+        _check_zone(zone)
         self._call("POST", "stock", {"zone": zone, "machine_type": machine, "model": model, "machines": machines})
         asked = {field: f'.*"{field}": ?true' for field in ("spot", "flexStart")}
         only = {
@@ -85,18 +87,19 @@ class Staged:
             "spot": f"(?={asked['spot']})",
             "flex": f"(?={asked['flexStart']})",
             "on-demand": f"(?!{asked['spot']})(?!{asked['flexStart']})",
-        }[capacity]
+        }[model]
         body = f'^{only}.*"machineType": ?"{machine}"'
         fault = Fault(kind="operation", code=STOCKOUT, method="POST", path=NEW_POOL, body=body, times=UNTIL_CLEARED)
         self._call("POST", "faults", fault.model_dump(exclude={"id"}))
 
     def end_quota(self, machine: str, zone: str, capacity: str) -> str:
         """From now on the quota that machines of a type are charged to is used up; the quota's name."""
-        _checked(capacity)
+        model = _checked(capacity)
+        _check_zone(zone)
         found = machine_type(machine)
         if found is None or found.generation is None:
             raise SandboxError(f"{machine} is no machine type with TPUs")
-        metric = found.generation.spot_quota if capacity in ("spot", "flex") else found.generation.quota
+        metric = found.generation.spot_quota if model in ("spot", "flex") else found.generation.quota
         self._call("POST", "quotas", {region_of(zone): {metric: 0}})
         return metric
 
@@ -144,10 +147,17 @@ class Staged:
 
 
 def _checked(capacity: str) -> str:
-    """The emulator's word for a capacity; "" means any."""
-    if capacity and capacity not in CAPACITIES:
-        raise SandboxError(f"capacity {capacity!r} is not known -> write {', '.join(CAPACITIES)}, or leave it out")
-    return capacity
+    if capacity not in CAPACITIES:
+        known = ", ".join(filter(None, CAPACITIES))
+        raise SandboxError(f"capacity {capacity!r} is not known -> write {known}, or leave it out")
+    return CAPACITIES[capacity]
+
+
+def _check_zone(zone: str) -> None:
+    """In a zone that the emulator does not have nothing would fail, whatever is staged there."""
+    if zone not in (there := zones_of(region_of(zone))):
+        of_region = f", for example {', '.join(there or zones_of(zone))}" if there or zones_of(zone) else ""
+        raise SandboxError(f"{zone!r} is not a zone -> write that of your slices{of_region}")
 
 
 def _said(error: ValidationError) -> Iterator[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -37,7 +38,7 @@ class Interruption(BaseModel):
 
     target: str
     kind: Literal["preempted", "hostError", "terminateOnHostMaintenance"]
-    seconds: float | None = Field(60.0, gt=0)
+    seconds: float | None = Field(60.0, gt=0, allow_inf_nan=False)
 
 
 def interrupt(world: World, wanted: Interruption) -> Resource:
@@ -46,6 +47,7 @@ def interrupt(world: World, wanted: Interruption) -> Resource:
         owners = {**dict(_pools(world)), **dict(_groups(world))}
         owner, hosts = _meant(world, owners, wanted.target)
         lost = [Change(LOST, f"{owner}/{host}", {"zone": zone, "kind": wanted.kind}) for host, zone in hosts.items()]
+        _end_returns(world, {each.name for each in lost})
         world.store.apply([*lost, *(each for host, zone in hosts.items() for each in _gone(world, owner, host, zone))])
     project = owner.split("/")[1]
     for host, zone in hosts.items():
@@ -67,11 +69,20 @@ def lost(world: World) -> list[Resource]:
 def bring_back(world: World) -> None:
     """Lets all lost hosts come back now."""
     rows = list(world.store.all(LOST))
+    _end_returns(world, set(rows))
     world.store.apply([Change(LOST, path, None) for path in rows])
     for owner in {path.rpartition("/")[0] for path in rows}:
         _tell(world, owner)
     for operation in unsettled(world):
         world.operations.start(operation)
+
+
+def _end_returns(world: World, rows: set[str]) -> None:
+    """An earlier loss of these hosts brings none of them back any more: each return is for one loss."""
+    for operation in world.operations.all():
+        if operation.kind == REPAIR and not operation.done:
+            operation.changes = [each for each in operation.changes if each.name not in rows]
+            world.store.apply([Change("operations", operation.name, asdict(operation))])
 
 
 # Who has which hosts: full name of a pool or group -> its hosts, each with its zone

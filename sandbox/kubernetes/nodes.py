@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from sandbox.google.backend import ClusterRef, node_name
 from sandbox.google.machines import MachineType, machine_type
-from sandbox.kubernetes.api import ApiClient, Object
+from sandbox.kubernetes.api import ApiClient, ApiError, Object
 from sandbox.kubernetes.control_plane import FAKE_NODE
 from sandbox.toolchain.kubernetes_binaries import KUBERNETES_VERSION
 
@@ -313,9 +313,22 @@ def remove_node(client: ApiClient, node: Object) -> None:
 
 
 def remove_pods(client: ApiClient, node: str) -> None:
-    """Removes the pods of a node that nobody can stop any more."""
+    """Removes the pods of a node that nobody can stop any more, as the controller manager's garbage collector of pods
+    does a minute later: first each counts as failed, because a Job may wait for that before it ends or replaces one."""
     for pod in client.list_all("v1", "Pod", fieldSelector=f"spec.nodeName={node}"):
+        if pod["status"].get("phase") not in ("Succeeded", "Failed"):
+            _fail(client, pod)
         client.delete(pod, grace_seconds=0)
+
+
+def _fail(client: ApiClient, pod: Object) -> None:
+    why = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
+    status = {"phase": "Failed", "conditions": [{**why, "message": "PodGC: node no longer exists"}]}
+    try:
+        client.patch(pod, {"status": status}, "strategic", subresource="status")
+    except ApiError as error:
+        if error.status != 404:  # it is gone already
+            raise
 
 
 def node_info(os_image: str, version: str, system_uuid: str = "") -> Object:

@@ -148,6 +148,26 @@ def test_a_slice_that_loses_a_host_goes_as_a_whole_and_comes_back(cloud: Cloud, 
     assert fault() == "Nothing is staged.\n"
 
 
+@pytest.mark.parametrize("cleared", [True, False])
+def test_a_return_is_for_one_loss(cloud: Cloud, fault: Command, nodes: Nodes, cleared: bool) -> None:
+    """The hosts of a second drill came back when the first one's time was over."""
+    cloud.make_cluster()
+    slice_pool(cloud)
+    whole = list(nodes.names)
+    fault("preempt", "train", "--for", "3600")
+    if cleared:
+        fault("--clear")
+        assert nodes.names == whole
+    fault("preempt", whole[0] if cleared else "train", "--until-cleared")
+    operations = cloud.emulator.world.operations
+    for each in operations.all():
+        if not each.done:
+            operations.finish(each.name)
+    assert nodes.names == []
+    fault("--clear")
+    assert nodes.names == whole
+
+
 def test_a_group_makes_its_lost_host_anew_when_it_may(cloud: Cloud, fault: Command) -> None:
     cloud.make_network()
     cloud.make_slice_parts()
@@ -185,8 +205,10 @@ WRONG = {
     "no chips": (("quota", "n2-standard-4", "--zone", ZONE), "no machine type with TPUs"),
     "capacity": (
         ("stockout", "ct6e-standard-1t", "--zone", ZONE, "--capacity", "cheap"),
-        "write on-demand, spot, flex",
+        "write on-demand, spot, flex-start",
     ),
+    "no zone": (("stockout", "ct6e-standard-1t", "--zone", "us-east5-x"), "for example us-east5-a, us-east5-b"),
+    "a region": (("quota", "ct6e-standard-1t", "--zone", "us-east5"), "for example us-east5-a, us-east5-b"),
     "nobody": (("preempt", "tarin"), "Nothing is called 'tarin'. Node pools and groups: train (4 hosts)"),
     "no words": (("request", "status"), "write KEY=VALUE"),
     "no kind": (("request", "status=503", "path=/x"), "kind: Field required; "),

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
 
 from sandbox.google.backend import ClusterRef
 from sandbox.kubernetes import fitting
+from sandbox.kubernetes.api import ApiClient, ApiError
 from sandbox.kubernetes.dra import resource_slice
 from sandbox.kubernetes.gke import COMPUTE_CLASS, PREINSTALLED
-from sandbox.kubernetes.nodes import PartialSliceError, Pool, parse_pool, pool_nodes
+from sandbox.kubernetes.nodes import PartialSliceError, Pool, parse_pool, pool_nodes, remove_pods
 
 ZONE = "us-east5-b"
 LAB = ClusterRef("my-project", "us-east5", "lab")
@@ -244,3 +245,33 @@ def test_what_gke_preinstalls_is_well_formed() -> None:
     objects = [*yaml.safe_load_all(PREINSTALLED.read_text()), yaml.safe_load(COMPUTE_CLASS.read_text())]
     policies = {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
     assert {each["kind"] for each in objects} == {"Namespace", "ResourceQuota", "CustomResourceDefinition", *policies}
+
+
+class Pods:
+    """An API client with pods in memory; notes what is done to each. One of them is gone when it is patched."""
+
+    def __init__(self, **phases: str) -> None:
+        self.pods = [{"metadata": {"name": name}, "status": {"phase": phase}} for name, phase in phases.items()]
+        self.done: list[tuple[str, object]] = []
+
+    def list_all(self, api_version: str, kind: str, fieldSelector: str) -> list[Any]:  # noqa: N803  # the API's name
+        assert (api_version, kind, fieldSelector) == ("v1", "Pod", "spec.nodeName=host")
+        return self.pods
+
+    def patch(self, pod: Any, change: Any, kind: str, *, subresource: str) -> None:
+        assert (kind, subresource) == ("strategic", "status")
+        if pod["metadata"]["name"] == "gone":
+            raise ApiError(404, "NotFound", "", {})
+        assert change["status"]["conditions"][0]["type"] == "DisruptionTarget"
+        self.done.append((pod["metadata"]["name"], change["status"]["phase"]))
+
+    def delete(self, pod: Any, *, grace_seconds: int) -> None:
+        self.done.append((pod["metadata"]["name"], grace_seconds))
+
+
+def test_pods_of_a_lost_host_have_failed_before_they_go() -> None:
+    """A Job with a pod failure policy waits until its pods have ended: without that the drill's job hung for ever."""
+    client = Pods(gone="Running", runs="Running", waits="Pending", ended="Succeeded")
+    remove_pods(cast(ApiClient, client), "host")
+    failed = [("runs", "Failed"), ("runs", 0), ("waits", "Failed"), ("waits", 0)]
+    assert client.done == [("gone", 0), *failed, ("ended", 0)]
