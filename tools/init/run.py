@@ -55,8 +55,9 @@ def init(stack: str, given: Answers, file: Path | None, overwrite: bool, as_json
         )
         return
     typer.echo(f"{path.name} is written. Next:")
+    width = max(len(command) for command, _ in next_commands(stack))
     for command, why in next_commands(stack):
-        typer.echo(f"  {command:<45}# {why}")
+        typer.echo(f"  {command:<{width}}  # {why}")
 
 
 def is_terminal() -> bool:
