@@ -55,9 +55,7 @@ def platform_of(path: Path) -> dict[str, Any]:
 
 @cache
 def constructed(path: Path, preview: bool) -> GraphMonitor:
-    return record(
-        construct(platform_of(path)), preview=preview, config=config_of(path), stack=stack_name(path)
-    )
+    return record(construct(platform_of(path)), preview=preview, config=config_of(path), stack=stack_name(path))
 
 
 def words(request: Any) -> dict[str, Any]:
