@@ -34,7 +34,7 @@ class PlatformProvider(Provider):
     ) -> ConstructResult:
         """The component, and all of the platform below it. Bad inputs register nothing, and are all named at once."""
         if resource_type != TYPE:
-            raise pulumi.InputPropertiesError(f"this package has no {resource_type} -> write {TYPE}")
+            raise refusal(f"this package has no {resource_type} -> write {TYPE}")
         outputs: dict[str, Any] = {}
         # The URN is waited for before the outputs are read: when it is known, they are complete.
         return ConstructResult(pulumi.Output.from_input(constructed(name, inputs, options, outputs)), outputs)
@@ -55,7 +55,7 @@ async def constructed(
         set_root_resource(component)
         refuse_another_cluster(platform)
     except ConfigErrors as errors:
-        raise pulumi.InputPropertiesError(str(of_component(errors, name))) from None
+        raise refusal(str(of_component(errors, name))) from None
     outputs |= await build(platform)
     component.register_outputs(outputs)
     urn = await component.urn.future()
@@ -67,6 +67,11 @@ def refuse_another_cluster(platform: Platform) -> None:
     """Raise ConfigErrors where the platform would replace the existing cluster."""
     if errors := another_cluster(platform, read_standing()):
         raise ConfigErrors(errors)
+
+
+def refusal(text: str) -> pulumi.InputPropertiesError:
+    """What the engine shows as it is. The SDK cannot send it without a list of properties."""
+    return pulumi.InputPropertiesError(text, [])
 
 
 class PlatformComponent(pulumi.ComponentResource):
