@@ -1,61 +1,16 @@
-"""The component makes the graph of a stack, below itself, and refuses bad inputs before anything is registered."""
+"""The component makes the graph of a stack below itself, with the stack's outputs."""
 
 import json
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pulumi
 import pytest
-from google.protobuf import json_format, struct_pb2
+from google.protobuf import json_format
 
-from package.provider import TYPE, PlatformProvider
-from platform_config import stack_file
-from platform_config.platform import PLATFORM_KEY
-from platform_config.reading import PROJECT_KEY, stack_name
-from tests.graph.recording import STACK_FILES, GraphMonitor, record, record_main, stack_config
-
-NAME = "platform"
-STACK = "pulumi:pulumi:Stack"
-
-
-def construct(inputs: dict[str, Any], *, outputs: dict[str, Any] | None = None) -> Callable[[], Any]:
-    """A program that has the component constructed, as the engine's request would."""
-
-    async def run() -> None:
-        root = pulumi.runtime.get_root_resource()
-        result = PlatformProvider().construct(NAME, TYPE, inputs, pulumi.ResourceOptions(parent=root))
-        await pulumi.Output.from_input(result.urn).future()
-        if outputs is not None:
-            outputs.update(result.state)
-
-    return run
-
-
-@cache
-def program(path: Path, preview: bool) -> GraphMonitor:
-    """The graph of the stack, with keys in the order in which the engine passes them."""
-    config = {key: json.dumps(value, sort_keys=True) for key, value in stack_file.read(path).items()}
-    config[PROJECT_KEY] = stack_file.read(path)[PROJECT_KEY]
-    return record_main(config, preview=preview, stack=stack_name(path))
-
-
-def config_of(path: Path) -> dict[str, str]:
-    """The configuration of the stack of somebody else's program: the project, and nothing of the platform."""
-    return {key: value for key, value in stack_config(path).items() if key != PLATFORM_KEY}
-
-
-def platform_of(path: Path) -> dict[str, Any]:
-    """The platform in a stack file, with numbers as the engine passes them."""
-    wire = struct_pb2.Struct()
-    json_format.ParseDict(stack_file.read(path)[PLATFORM_KEY], wire)
-    return json_format.MessageToDict(wire)
-
-
-@cache
-def constructed(path: Path, preview: bool) -> GraphMonitor:
-    return record(construct(platform_of(path)), preview=preview, config=config_of(path), stack=stack_name(path))
+from package.provider import TYPE
+from platform_config.reading import stack_name
+from tests.graph.recording import ROOT, STACK_FILES, GraphMonitor, inputs_of, record
+from tests.package.program import STACK, config_of, construct, constructed, platform_of, program
 
 
 def words(request: Any) -> dict[str, Any]:
@@ -92,3 +47,28 @@ def test_the_outputs_are_those_of_the_stack(path: Path) -> None:
     theirs = constructed(path, False)
     [component] = theirs.of_type(TYPE)
     assert theirs.outputs[component] == program(path, False).exports
+
+
+def test_another_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state is that of a stack whose platform is below the component."""
+    path = ROOT / "Pulumi.dev.yaml"
+    standing = {
+        urn: inputs_of(constructed(path, False), request.name)
+        for urn, request in constructed(path, False).requests.items()
+        if request.custom
+    }
+    with pytest.raises(Exception, match="that is another cluster"):
+        record(construct(platform_of(path) | {"name": "tpu-new"}), config=config_of(path), standing=standing)
+    record(construct(platform_of(path)), config=config_of(path), standing=standing)
+
+
+def test_post_renderers_are_found_from_the_folder_of_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = ROOT / "Pulumi.dev.yaml"
+    monitor = record(construct(platform_of(path)), config=config_of(path))
+    for release in ("jobset-release", "kueue-release"):
+        written = Path(inputs_of(monitor, release)["postrender"])
+        assert not written.is_absolute()
+        assert (tmp_path / written).resolve().parent == ROOT / "components" / "postrender"
