@@ -12,7 +12,7 @@ from components.stack_state import read_standing
 from package.inputs import of_component, plain
 from plan.platform import Platform
 from plan.program_version import program_version
-from platform_config.errors import ConfigErrors
+from platform_config.errors import ConfigError, ConfigErrors
 from platform_config.stack_file import PROJECT_NAME
 from rules.cluster_identity import another_cluster
 from rules.load import load_platform
@@ -49,6 +49,7 @@ async def constructed(
     """
     try:
         raw = await plain(inputs)
+        refuse_another_project(options)
         platform = load_platform(raw, project=pulumi.Config("gcp").get("project"))
         component = PlatformComponent(name, raw, options)
         # What has no parent becomes a child of the root resource; here this is not the stack, but the component.
@@ -61,6 +62,15 @@ async def constructed(
     urn = await component.urn.future()
     assert urn
     return urn
+
+
+def refuse_another_project(options: pulumi.ResourceOptions | None) -> None:
+    """Raise ConfigErrors where a provider is given for what the platform creates in Google Cloud: it may be of another
+    project than the one from which names, links and quotas are derived."""
+    # The SDK hands them on by package.
+    if options and isinstance(options.providers, dict) and "gcp" in options.providers:
+        what = "is given, but the platform takes project and credentials from the stack"
+        raise ConfigErrors([ConfigError("options.providers.gcp", what, "set gcp:... in the stack's configuration")])
 
 
 def refuse_another_cluster(platform: Platform) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pulumi
 import pytest
 from pulumi.output import UNKNOWN
+from pulumi.resource import DependencyProviderResource
 
 from package.inputs import plain
 from package.provider import TYPE, PlatformProvider, constructed
@@ -18,13 +19,19 @@ PROJECT = {PROJECT_KEY: "my-project"}
 SLICE = {"machine_type": "ct6e-standard-4t", "topology": "4x4"}
 
 
-def refused(inputs: Callable[[], dict[str, Any]], *, config: dict[str, str] = PROJECT, preview: bool = False) -> str:
-    """What the engine is told of the inputs, which are made inside the program. Nothing may be registered."""
+def refused(
+    inputs: Callable[[], dict[str, Any]],
+    *,
+    config: dict[str, str] = PROJECT,
+    preview: bool = False,
+    options: Callable[[], pulumi.ResourceOptions] = pulumi.ResourceOptions,
+) -> str:
+    """What the engine is told of the inputs, which are made inside the program, as are the options. Nothing may be registered."""
     found: list[pulumi.InputPropertiesError] = []
 
     async def program() -> None:
         with pytest.raises(pulumi.InputPropertiesError) as error:
-            await constructed(NAME, inputs(), None, {})
+            await constructed(NAME, inputs(), options(), {})
         found.append(error.value)
 
     monitor = record(program, config=config, preview=preview)
@@ -45,6 +52,16 @@ def test_all_mistakes_are_named_at_once_by_their_path_in_the_inputs() -> None:
 def test_the_project_is_the_stacks() -> None:
     assert f"\n  {PROJECT_KEY}\n    is missing" in refused(lambda: {"zone": "us-east5-b"}, config={})
     assert "\n  project\n" in refused(lambda: {"zone": "us-east5-b", "project": "my-project"})
+
+
+def test_a_provider_of_another_project_is_refused() -> None:
+    """As the SDK hands on what a program passes."""
+
+    def options() -> pulumi.ResourceOptions:
+        given = DependencyProviderResource("urn:pulumi:dev::other::pulumi:providers:gcp::mine::0123")
+        return pulumi.ResourceOptions(providers={"gcp": given})
+
+    assert "\n  options.providers.gcp\n" in refused(lambda: {"zone": "us-east5-b"}, options=options)
 
 
 @pytest.mark.parametrize("preview", [False, True], ids=["update", "preview"])

@@ -79,7 +79,7 @@ def test_from_mistakes_to_the_end(program: Project) -> None:
     standing = program.session.inventory()
 
     write(program.folder, zone="us-east1-d")
-    assert "zone" in program.fail("preview", "-s", STACK)
+    assert "that is another cluster" in program.fail("preview", "-s", STACK)
     program.fail("destroy", "-s", STACK, "--yes", "--skip-preview")
     assert program.session.inventory() == standing
 
