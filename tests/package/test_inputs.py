@@ -26,7 +26,7 @@ def refused(
     preview: bool = False,
     options: Callable[[], pulumi.ResourceOptions] = pulumi.ResourceOptions,
 ) -> str:
-    """What the engine is told of the inputs, which are made inside the program, as are the options. Nothing may be registered."""
+    """What the engine is told of inputs and options, which are made inside the program. Nothing may be registered."""
     found: list[pulumi.InputPropertiesError] = []
 
     async def program() -> None:
