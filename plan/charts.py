@@ -25,8 +25,8 @@ class Chart:
     - `namespace`: its own, not for workloads; `privileged`: whether Pod Security exempts its pods, because they mount
       directories of the host
     - `version`: the chosen version; `values`: the chart's values, all known before anything is registered
-    - `postrender`: Helm's post-renderer; its path is relative, since it is in the state and a deployment may run from
-      any checkout
+    - `postrender`: Helm's post-renderer; its path below this program. In the state its path is relative, since a
+      deployment may run from any checkout
     """
 
     part: InCluster

@@ -525,10 +525,12 @@ def kueue(stack: Stack = None, file: File = None, as_json: AsJson = False) -> No
 
 @app.command()
 def schema(write: Write = False, as_json: AsJson = False) -> None:
-    """Make or check the JSON Schema that stack files refer to. Exit code 1: it is out of date. 2: wrong usage."""
+    """Make or check the schemas of stack files and of the package. Exit code 1: one is out of date. 2: wrong usage."""
+    from tools import component_schema
     from tools.schema import render
 
-    _bring_up_to_date([Generated("schema/platform.schema.json", render)], write, as_json)
+    files = {"schema/platform.schema.json": render, "package/schema.json": component_schema.render}
+    _bring_up_to_date([Generated(path, made) for path, made in files.items()], write, as_json)
 
 
 @app.command()

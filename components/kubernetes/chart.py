@@ -1,6 +1,8 @@
 """A controller that a Helm chart installs."""
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -12,6 +14,8 @@ from plan.platform import Platform
 TIMEOUT_SECONDS = 600
 # Helm keeps every revision as a Secret of up to 1 MB; the provider's default is to keep them all.
 REVISIONS = 3
+PROGRAM = Path(__file__).parents[2]
+"""The folder that paths of post-renderers begin in."""
 
 
 class InstalledChart(pulumi.ComponentResource):
@@ -61,7 +65,13 @@ class InstalledChart(pulumi.ComponentResource):
                 reset_values=True,
                 max_history=REVISIONS,
                 timeout=TIMEOUT_SECONDS,
-                postrender=chart.postrender,
+                postrender=post_renderer(chart),
             ),
             opts=access.options(self, depends_on=after),
         )
+
+
+def post_renderer(chart: Chart) -> str | None:
+    """The path of the chart's post-renderer from where `pulumi` runs: from a checkout, and from another program that
+    uses the package."""
+    return os.path.relpath(PROGRAM / chart.postrender) if chart.postrender else None

@@ -42,6 +42,13 @@ LANGUAGE_PYTHON = Binary(
     f"{PULUMI_SDK}/python/cmd/pulumi-language-python",
     seconds=30,
 )
+# Runs programs in YAML, in tests of the component package. Its pins are the engine's, which compile once for both.
+LANGUAGE_YAML = Binary(
+    "pulumi-language-yaml",
+    "language_yaml",
+    "github.com/pulumi/pulumi-yaml/cmd/pulumi-language-yaml",
+    seconds=20,
+)
 ACTIONLINT = Binary("actionlint", "actionlint", "github.com/rhysd/actionlint/cmd/actionlint", seconds=15)
 # Evaluates queries in tests. Of its ways to find targets only lists and pods of a cluster are used.
 PROMETHEUS = Binary(
@@ -58,6 +65,7 @@ NODE_BINARIES = tuple(_NODE_ROWS)
 BINARIES = {
     PULUMI.name: PULUMI,
     LANGUAGE_PYTHON.name: LANGUAGE_PYTHON,
+    LANGUAGE_YAML.name: LANGUAGE_YAML,
     **KUBERNETES_BINARIES,
     **_NODE_ROWS,
     KUBEADM.name: KUBEADM,
