@@ -449,6 +449,18 @@ def test_an_upgrade_that_was_cut_short_is_rolled_back_and_not_adopted() -> None:
     assert [type(each) for each in found.steps] == [Unlock, Settle, Refresh]
 
 
+def test_a_release_that_helm_did_not_finish_is_settled_even_if_the_engine_noted_an_end() -> None:
+    """A killed program: the engine goes on, and notes that the upgrade failed; helm refuses every other one."""
+    checkpoint = saved("killed-helm")
+    jobset = next(each.resource for each in checkpoint.pending if each.resource.name == "jobset-release")
+    ended = replace(checkpoint, pending=(), resources={**checkpoint.resources, jobset.urn: jobset})
+    cut_short = look(secret(2, "pending-upgrade"), secret(1, "deployed"))
+    assert [type(each) for each in planned(ended, {"jobset-release": cut_short}, held=()).steps] == [Settle, Refresh]
+    for whole in (look(secret(1, "deployed")), Finding("unknown", why="the cluster is away")):
+        found = planned(ended, {"jobset-release": whole}, held=())
+        assert (found.steps, found.items, found.left) == ((), (), ())
+
+
 # --- a lost state -----------------------------------------------------------------------------------------------------
 
 LOST = replace(TOLD, lost_state=True, since=None)

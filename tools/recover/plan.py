@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from tools.recover.checkpoint import CREATING, DELETING, PROVIDER, RELEASE, STACK, Checkpoint, Operation, Resource
+from tools.recover.checkpoint import CREATING, DELETING, PROVIDER, RELEASE, STACK, Checkpoint, Resource
 from tools.recover.findings import Finding, Findings, Release
 from tools.recover.lock import Holder
 
@@ -160,7 +160,11 @@ def plan(
         _sort(sorted_, resource, finding, told, known_as.get((resource.type, finding.id)))
     for operation in checkpoint.pending:
         if operation.kind != CREATING and operation.resource.urn in findings:
-            _sort_other(sorted_, operation, findings[operation.resource.urn], told)
+            _sort_other(sorted_, operation.resource, findings[operation.resource.urn], told)
+    for resource in _settled_releases(checkpoint):
+        finding = findings.get(resource.urn)
+        if finding and finding.state == "half-made":
+            _sort_other(sorted_, resource, finding, told)
     steps: list[Step] = []
     if holders or (holders is None and told.holder_is_gone):
         steps.append(Unlock(holders or ()))
@@ -173,7 +177,7 @@ def plan(
     imported = [each for each in sorted_.adoptions if each.resource.urn not in checkpoint.resources]
     steps += _adopt(checkpoint, imported)
     if not any(isinstance(each, Connect) for each in steps):
-        steps += _finish(checkpoint, sorted_, replacing, imported, interrupted)
+        steps += _finish(checkpoint, sorted_, replacing, imported, interrupted or bool(sorted_.settles))
     return Plan(tuple(steps), tuple(sorted_.items), tuple(sorted_.left))
 
 
@@ -280,9 +284,9 @@ def _sort_half_made(into: _Sorted, resource: Resource, finding: Finding, told: T
         into.leave(resource, _words(finding), finding.why, _uninstall_words(release))
 
 
-def _sort_other(into: _Sorted, operation: Operation, finding: Finding, told: Told) -> None:
+def _sort_other(into: _Sorted, resource: Resource, finding: Finding, told: Told) -> None:
     """A release that the state has, and whose upgrade was cut short; or what Google is deleting."""
-    resource, release = operation.resource, finding.release
+    release = finding.release
     if resource.type != RELEASE:
         if finding.state == "changing":
             into.note(resource, _words(finding), "wait")
@@ -344,14 +348,23 @@ def wanted_of(checkpoint: Checkpoint, creates: Iterable[Resource]) -> tuple[Reso
 
 
 def others_of(checkpoint: Checkpoint) -> tuple[Resource, ...]:
-    """What the state has, and was being changed: helm releases, and what Google was asked to delete."""
-    return tuple(
+    """What the state has, and was being changed: what Google was asked to delete, and helm releases. These all: an
+    engine that goes on after its program or connection has failed notes that an upgrade ended, also where helm did not
+    end it, and then helm refuses every other one."""
+    pending = (
         each.resource
         for each in checkpoint.pending
         if each.resource.type == RELEASE
         or (each.kind == DELETING and not each.resource.in_cluster and not is_engine_only(each.resource))
         if each.kind != CREATING
     )
+    return (*pending, *_settled_releases(checkpoint))
+
+
+def _settled_releases(checkpoint: Checkpoint) -> tuple[Resource, ...]:
+    """Releases of the state at which the engine was not."""
+    at = {each.resource.urn for each in checkpoint.pending}
+    return tuple(each for urn, each in checkpoint.resources.items() if each.type == RELEASE and urn not in at)
 
 
 def import_file(step: Adopt, checkpoint: Checkpoint, others: Mapping[str, Resource]) -> dict[str, object]:
