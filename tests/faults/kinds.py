@@ -27,6 +27,10 @@ API = "gcp:projects/service:Service"
 NOTHING = "nothing: the command gets over it"
 AGAIN = "the same command again"
 RECOVER = "`python -m tools recover -s STACK`, then the same command again"
+SETTLE = (
+    "the same command again; if helm says `another operation (install/upgrade/rollback) is in progress`:"
+    " `python -m tools recover -s STACK` before it"
+)
 ADOPT = "the same command again; if it says `already exists`: `python -m tools recover -s STACK --lost-state` before it"
 REPLACE = (
     "the same command again; for a cluster or pool `pulumi up --replace URN`, since GKE keeps it in ERROR and never"
@@ -61,7 +65,7 @@ KINDS = (
     Kind("engine killed", _killed("engine"), RECOVER, deadly=True),
     Kind("plugin killed", _killed("plugin"), ADOPT, deadly=True),
     # `destroy` runs no program.
-    Kind("program killed", _killed("program"), AGAIN, phases=(CREATE, UPDATE), deadly=True),
+    Kind("program killed", _killed("program"), SETTLE, phases=(CREATE, UPDATE), deadly=True),
     Kind("429, three times", {"kind": "status", "status": 429, "times": 3}, NOTHING),
     Kind("503, three times", {"kind": "status", "status": 503, "times": 3}, NOTHING, (GOOGLE,)),
     Kind("503", {"kind": "status", "status": 503}, AGAIN, (CLUSTER,)),

@@ -28,7 +28,7 @@ COMMANDS = 60
 READY_SECONDS = 90
 FLAGS = ("--yes", "--skip-preview", "--continue-on-error")
 EXISTING = ("already exists", "cannot re-use a name")
-FOR_RECOVER = ("currently locked", *EXISTING)
+FOR_RECOVER = ("currently locked", "another operation (install/upgrade/rollback) is in progress", *EXISTING)
 """Words for which docs/sandbox.md sends a person to `recover`."""
 BROKEN = ("gcp:container/cluster:Cluster", "gcp:container/nodePool:NodePool")
 """Types that Google keeps in ERROR when their creation failed."""
