@@ -162,9 +162,9 @@ def plan(
         if operation.kind != CREATING and operation.resource.urn in findings:
             _sort_other(sorted_, operation.resource, findings[operation.resource.urn], told)
     for resource in _settled_releases(checkpoint):
-        finding = findings.get(resource.urn)
-        if finding and finding.state == "half-made":
-            _sort_other(sorted_, resource, finding, told)
+        half = findings.get(resource.urn)
+        if half and half.state == "half-made":
+            _sort_other(sorted_, resource, half, told)
     steps: list[Step] = []
     if holders or (holders is None and told.holder_is_gone):
         steps.append(Unlock(holders or ()))
