@@ -305,6 +305,19 @@ def test_what_runs_and_what_has_ended(why: Any) -> None:
     said(why(world, "run"), 1, "failed: too many restarts", "do: kubectl -n research logs pod/run-slice-1-0")
 
 
+def test_pods_whose_hosts_are_gone_do_not_run(why: Any) -> None:
+    """The API server calls them running until somebody deletes them for good; kubectl says Terminating."""
+    world = World()
+    world.admit()
+    for number in range(2):
+        world.node(f"n{number}")
+        pod = world.pod(f"run-slice-0-{number}", "Running", f"n{number}")
+        pod["metadata"]["deletionTimestamp"] = "2026-11-23T08:05:00Z"
+    said(why(world, "run"), 0, "JobSet research/run waits: 2 ending: their hosts are gone")
+    world.pod("run-slice-1-0", "Pending", conditions=[{"type": "PodScheduled", "message": "no host fits"}])
+    said(why(world, "run"), 0, "2 ending, 1 pending; no host fits")
+
+
 def test_a_pod_is_answered_by_the_job_that_made_it(why: Any) -> None:
     world = World()
     world.admit()

@@ -19,6 +19,7 @@ BROKEN = (
 )
 """Reasons for which a container waits until somebody changes something."""
 MOST_EVENTS = 2
+ENDING = "ending"
 
 
 def claims(job: Job) -> Iterator[Side]:
@@ -58,7 +59,7 @@ def claims(job: Job) -> Iterator[Side]:
 
 def pods(job: Job) -> Side:
     """Phases of the pods; if not all run, the first reason that anything gives."""
-    phases = Counter(str(pod["status"].get("phase", "Unknown")).lower() for pod in job.pods)
+    phases = Counter(map(_phase, job.pods))
     text = ", ".join(f"{count} {phase}" for phase, count in sorted(phases.items())) or "none yet"
     events = "; ".join(f"{each.get('reason')}: {each.get('message')}" for each in job.warnings[-MOST_EVENTS:])
     for pod in job.pods:
@@ -67,11 +68,20 @@ def pods(job: Job) -> Side:
             return Side("pods", f"{text}; {broken}", holds=True, todo=todo)
     if not job.pods:
         return Side("pods", f"{text}{f'; {events}' if events else ''}", holds=True)
-    waiting = [pod for pod in job.pods if pod["status"].get("phase") == "Pending"]
+    waiting = [pod for pod in job.pods if _phase(pod) == "pending"]
+    if not waiting and ENDING in phases:
+        return Side("pods", f"{text}: their hosts are gone, or they are asked to end", holds=True)
     if not waiting:
         return Side("pods", text)
     said = next((said for said in map(_unplaced, waiting) if said), "") or "containers start"
     return Side("pods", f"{text}; {said}{f'; {events}' if events and events not in said else ''}", holds=True)
+
+
+def _phase(pod: Object) -> str:
+    """In a word. The API calls a pod running that is to go, also where its host is gone and nobody can end it."""
+    phase = str(pod["status"].get("phase", "Unknown")).lower()
+    leaves = "deletionTimestamp" in pod["metadata"] and phase not in ("succeeded", "failed")
+    return ENDING if leaves else phase
 
 
 def _broken(pod: Object) -> str:
