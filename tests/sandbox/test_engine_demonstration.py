@@ -107,3 +107,5 @@ def test_plugins_in_the_users_own_folder_are_found_and_do_the_same(
     assert re.search(r"choice of plugins +SANDBOX_PLUGINS=installed", first)
     assert re.fullmatch(r"(\d+) created, second preview 0 changes, \1 deleted, inventory empty \(\d+ s\)", last)
     assert {*started.read_text().split()} == {"gcp", "kubernetes"}
+    for page in ("README.md", "docs/first-month.md"):
+        assert last.partition(" (")[0] in (ROOT / page).read_text(), f"{page} shows another result"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 from tests.sandbox.conftest import SLIM, Project
@@ -63,14 +65,29 @@ def test_a_protected_platform_is_not_destroyed_and_loses_nothing_that_it_needs(p
     project.destroy("kept")
 
 
-def test_a_protected_platform_without_gke_is_not_destroyed(project: Project) -> None:
-    platform: Json = {**SLIM, "cluster": {"kind": "self-managed"}, "slices": {"serve": SERVE}}
-    project.write_stack("kept-machines", **platform, protect=True)
-    project.up("kept-machines")
-    refuses_to_go(project, "kept-machines")
-    project.write_stack("kept-machines", **platform, protect=False)
-    project.up("kept-machines")
-    project.destroy("kept-machines")
+def test_a_platform_without_gke_as_init_writes_it_is_protected_until_it_is_told_otherwise(project: Project) -> None:
+    """Its counterpart on GKE is the platform of test_engine_pages.py."""
+    answers = {
+        "project": "my-project",
+        "kind": "self-managed",
+        "zone": "us-east5-b",
+        "machine": "ct6e-standard-1t",
+        "size": "1",
+        "count": "2",
+        "capacity": "flex-start",
+        "teams": "research, product",
+    }
+    options = [part for key, answer in answers.items() for part in (f"--{key}", answer)]
+    command = [sys.executable, "-m", "tools", "init", "own", *options]
+    subprocess.run(command, cwd=project.folder, check=True, capture_output=True)
+    file = project.folder / "Pulumi.own.yaml"
+    written = file.read_text()
+    project.up("own")
+    refuses_to_go(project, "own")
+    file.write_text(written.replace("protect: true", "protect: false"))
+    assert file.read_text() != written
+    project.up("own")
+    project.destroy("own")
 
 
 def test_one_protected_slice_keeps_the_platform_around_it(project: Project) -> None:
