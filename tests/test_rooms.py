@@ -55,7 +55,7 @@ def modules() -> dict[str, ast.Module]:
     found = {}
     for room in READS:
         for path in [ROOT / f"{room}.py"] if (ROOT / f"{room}.py").exists() else sorted((ROOT / room).rglob("*.py")):
-            if ".venv" in path.parts or "tests" in path.relative_to(ROOT).parts:
+            if {".venv", "node_modules", "tests"} & {*path.relative_to(ROOT).parts}:
                 continue
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
             found[name] = ast.parse(path.read_text())

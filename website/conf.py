@@ -29,7 +29,7 @@ html_title = "TPU platforms"
 extensions = ["myst_parser"]
 root_doc = FIRST
 include_patterns = [f"{FIRST}.md", *(page for section in SECTIONS for page in section["pages"])]
-exclude_patterns = [".*", "**/.venv", "**/__pycache__", "website", "tests"]
+exclude_patterns = [".*", "**/.venv", "**/node_modules", "**/__pycache__", "website", "tests"]
 myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]
 # Queries have placeholders, which are no PromQL; console blocks have output.
