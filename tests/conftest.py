@@ -14,7 +14,7 @@ from pulumi.runtime import resource
 from pulumi.runtime.proto import source_pb2
 
 from sandbox import toolchain
-from sandbox.tests.isolation import OBSTACLES, isolate, leave_out, leave_out_real_pods
+from sandbox.tests.isolation import OBSTACLES, isolate, leave_out, leave_out_real_pods, read_authorities_once
 from tests.bootstrap.vm.obstacle import what_vms_miss
 
 TESTS = Path(__file__).parent
@@ -34,6 +34,7 @@ settings.register_profile("suite", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("suite")
 
 isolate()
+read_authorities_once()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import pulumi
@@ -32,7 +33,7 @@ def run(
             pulumi.runtime.set_all_config(dict(config or {}), list(secrets))
             pulumi.runtime.configure(
                 pulumi.runtime.Settings(
-                    project=yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["name"],
+                    project=_project(),
                     stack=stack,
                     organization="organization",
                     root_directory=str(ROOT),
@@ -44,6 +45,11 @@ def run(
             loop.run_until_complete(pulumi.runtime.run_in_stack(program))
         finally:
             pulumi.runtime.reset_options()
+
+
+@cache
+def _project() -> str:
+    return str(yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["name"])
 
 
 @contextmanager

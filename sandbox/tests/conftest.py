@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox.tests.emulated_google import Cloud, connected
-from sandbox.tests.isolation import isolate, leave_out_real_pods
+from sandbox.tests.isolation import isolate, leave_out_real_pods, read_authorities_once
 
 isolate()
+read_authorities_once()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

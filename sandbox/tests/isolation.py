@@ -6,9 +6,14 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from ssl import SSLContext
+from typing import Any
 
 import pytest
+from httpx import create_ssl_context
+from httpx._transports import default as transports
 
 from sandbox.environment import FOREIGN, PLUGINS_VARIABLE, Plugins
 from sandbox.hosts.choice import PODS_VARIABLE, Pods, what_is_missing
@@ -24,6 +29,24 @@ def isolate() -> None:
     os.environ.pop(PROVISIONER_VARIABLE, None)
     os.environ[PLUGINS_VARIABLE] = Plugins.STAND_IN
     os.environ[PODS_VARIABLE] = Pods.PLAYED
+
+
+def read_authorities_once() -> None:
+    """Let HTTP clients share what they trust by default. Each reads all public certificate authorities anew, 20 to
+    40 ms for a client that then speaks plain HTTP to the emulator."""
+    transports.__dict__["create_ssl_context"] = _trusted
+
+
+def _trusted(verify: Any = True, cert: Any = None, trust_env: bool = True) -> SSLContext:
+    """What a client trusts; own settings, and variables that name other authorities, are followed as by httpx."""
+    if verify is True and cert is None and not trust_env:
+        return _authorities()
+    return create_ssl_context(verify, cert, trust_env)
+
+
+@cache
+def _authorities() -> SSLContext:
+    return create_ssl_context(trust_env=False)
 
 
 def leave_out_real_pods(config: pytest.Config, items: list[pytest.Item]) -> None:

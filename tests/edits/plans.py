@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from google.protobuf import json_format
@@ -88,21 +86,16 @@ def strays(rows: Collection[Row], steps: Collection[Step]) -> list[str]:
     return others + [step.name for step in steps if step.type in CLUSTERS and step.operation == REPLACE]
 
 
-def predicted(cloud: EmulatedCloud, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Step]:
-    """What an edit does, by the graph: Google's resources as planned against the cloud in which `before` stands, and
+def predicted(cloud: EmulatedCloud, after: Mapping[str, Any]) -> list[Step]:
+    """What an edit does, by the graph: Google's resources as planned against the cloud in which a platform stands, and
     those inside the cluster by what the program registers, since no provider is asked about them."""
-    old, new = _begun(json.dumps(before, sort_keys=True)), recorded(after)
+    assert cloud.graph
+    old, new = cloud.graph, recorded(after)
     planned = [(Subject.of(urn), plan) for urn, plan in cloud.plan(new).items()]
     return [
         *(Step(subject.type, subject.name, plan.operation, plan.paths) for subject, plan in planned),
         *_inside(old, new),
     ]
-
-
-@lru_cache(maxsize=16)
-def _begun(platform: str) -> GraphMonitor:
-    """The graph that an edit begins with, as JSON; many edits begin with the same."""
-    return recorded(json.loads(platform))
 
 
 def _inside(old: GraphMonitor, new: GraphMonitor) -> Iterator[Step]:

@@ -62,6 +62,8 @@ class EmulatedCloud:
 
     url: str
     standing: dict[str, Standing] = field(default_factory=dict)
+    graph: GraphMonitor | None = None
+    """The recorded graph that stands."""
 
     def __post_init__(self) -> None:
         endpoints = {key: value.replace(HOST, self.url) for key, value in CONFIG.items() if key.endswith("Endpoint")}
@@ -93,6 +95,7 @@ class EmulatedCloud:
 
     def make(self, monitor: GraphMonitor) -> None:
         """Create every Google resource of a graph. Raises ProviderError where the cloud refuses."""
+        self.graph = monitor
         for urn, request in _google(monitor):
             subject = Subject.of(urn)
             inputs = self._checked(subject, {}, self._inputs(request))
@@ -127,6 +130,7 @@ class EmulatedCloud:
                 outputs = self._provider.update(subject, identity, outputs, copy.deepcopy(news), ignored, 0, False)
             read = self._provider.read(subject, identity, copy.deepcopy(news), plain(dict(outputs)))
             self.standing[urn] = Standing(news, plain(dict(read.outputs)))
+        self.graph = monitor
 
     def _news(self, urn: str, request: Any) -> Json:
         """The checked inputs of what stands already; what is ignored keeps its value."""

@@ -49,7 +49,7 @@ def test_an_edit_does_what_the_table_says(clouds: Clouds, row: Row, backend: str
     assert bool(refused) == (effect is Effect.ANOTHER_CLUSTER), refused
     if refused:
         return
-    steps = predicted(clouds(before), before, after)
+    steps = predicted(clouds(before), after)
     assert effect_of(steps) is effect, steps
     assert not strays([row], steps)
 
