@@ -94,17 +94,21 @@ class Engine:
 
     def recover(self, *flags: str) -> Json:
         """The recovery's report."""
-        done = subprocess.run(
-            [sys.executable, "-m", "tools", "recover", "-s", self.stack, "--yes", "--json", *flags],
-            cwd=self.project.folder,
-            env={**self.project.session.environment, **self.variables},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE,
-        )
+        command = [sys.executable, "-m", "tools", "recover", "-s", self.stack, "--yes", "--json", *flags]
+        environment = {**self.project.session.environment, **self.variables}
         try:
+            done = subprocess.run(
+                command,
+                cwd=self.project.folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=PATIENCE,
+            )
             report: Json = json.loads(done.stdout)
+        except subprocess.TimeoutExpired:
+            report = {"recovered": False, "left": [], "printed": f"nothing: it has not ended after {PATIENCE:.0f} s"}
         except ValueError:
             report = {"recovered": False, "left": [], "printed": done.stdout + done.stderr}
         return report

@@ -55,7 +55,7 @@ def new_value(value: Any, name: str, rest: str) -> Any:
     if name == "dashboardJson":
         return json.dumps({**json.loads(value), "labels": {MARK: EDIT}})
     if name == "networkFirewallPolicyEnforcementOrder":
-        return ("AFTER_CLASSIC_FIREWALL", "BEFORE_CLASSIC_FIREWALL")[int(EDIT) % 2]
+        return "BEFORE_CLASSIC_FIREWALL"  # the default is AFTER
     if name in ("tcpEstablishedIdleTimeoutSec", "maxHistory"):
         return 10 + int(EDIT)
     return f"{value or ''} ({EDIT})".strip()

@@ -9,7 +9,7 @@ import pytest
 from tests.faults.engine import Run
 from tests.faults.kinds import CREATE
 from tests.faults.points import Point
-from tests.faults.results import AGAIN, ITSELF, LOST, NO_REQUEST, RECOVER
+from tests.faults.results import AGAIN, ITSELF, LOST, NO_REQUEST, NOT_FIRED, RECOVER
 from tests.faults.trial import Pass
 
 NETWORK, ROUTER, ROLE = "gcp:compute/network:Network::n", "gcp:compute/router:Router::r", "gcp:projects/role:Role::o"
@@ -103,3 +103,10 @@ def test_what_is_not_whole_in_the_end_was_lost(monkeypatch: pytest.MonkeyPatch, 
 def test_a_second_preview_with_changes_is_not_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Played((done(*NAMES), (ROUTER,)), (Run(1), ()))
     assert outcomes(engine, (ROUTER, "429, three times"), monkeypatch=monkeypatch) == {ROUTER: LOST}
+
+
+def test_a_kill_where_nothing_changes_does_not_keep_the_next_one_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    same, killed = Run(1, done={NETWORK}, failed={ROUTER: "for another reason"}), Run(-9)
+    engine = Played((same, ()), (killed, (ROUTER,)), (done(ROUTER), ()), CLEAN)
+    faults = ((NETWORK, "program killed"), (ROUTER, "engine killed"))
+    assert outcomes(engine, *faults, monkeypatch=monkeypatch) == {NETWORK: NOT_FIRED, ROUTER: RECOVER}

@@ -64,6 +64,8 @@ class Pass:
     struck: dict[int, Struck] = field(default_factory=dict)
     staged: dict[int, Point] = field(default_factory=dict)
     finished: set[str] = field(default_factory=set)
+    passed: set[str] = field(default_factory=set)
+    """Resources that the engine has come past, changed or not: what waits at one of them strikes no more."""
     failed: set[str] = field(default_factory=set)
     failed_twice: set[str] = field(default_factory=set)
     over: bool = False
@@ -160,17 +162,18 @@ class Pass:
         """The next fault that ends a process, unless one still waits: two at once could not be told apart."""
         pending = {each["id"] for each in self.engine.project.pending_faults()}
         await_ = [self.staged[each] for each in pending & self.staged.keys()]
-        if any(each.kind.deadly and each.resource not in self.finished for each in await_):
+        if any(each.kind.deadly and each.resource not in self.passed for each in await_):
             return
         while waiting and not self.over:
             point = waiting.pop(0)
-            if point.resource not in self.finished:
+            if point.resource not in self.passed:
                 self._stage(point)
                 return
 
     def _note(self, run: Run, known: set[int]) -> None:
         """Who was struck in this command, and how it ended there."""
         self.finished |= run.changed
+        self.passed |= run.done - run.failed.keys()
         for fault in self.engine.project.call("GET", "faults/struck"):
             if fault["id"] in self.staged:
                 self.struck.setdefault(fault["id"], Struck(self.staged[fault["id"]]))
