@@ -281,8 +281,10 @@ class Platform(PlatformConfig):
 
     @property
     def idle_price_per_hour(self) -> float | None:
-        """Estimate in USD while nothing runs: of the hosts that do not come on demand. None if a price is unknown."""
-        return _sum([plan.price_per_hour for plan in self._first_choices if not plan.provisioning.on_demand])
+        """Estimate in USD while nothing runs: of the hosts that are there and do not come on demand. None if a price is
+        unknown."""
+        there = [plan for plan in self._first_choices if plan.begun and not plan.provisioning.on_demand]
+        return _sum([plan.price_per_hour for plan in there])
 
     @property
     def dearest_price_per_hour(self) -> float | None:

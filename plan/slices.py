@@ -192,8 +192,15 @@ class SlicePlan:
         return self.model.gke.queued
 
     @property
+    def begun(self) -> bool:
+        """Whether hosts can be had already: not before a future reservation begins."""
+        return self.model.begun(self.alternative)
+
+    @property
     def wait(self) -> str:
         """The longest wait for hosts, in words."""
+        if not self.begun:
+            return "until the reservation begins, and its `active` is true"
         if self.provisioning.wait:
             return self.provisioning.wait
         compute = self.model.compute

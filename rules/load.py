@@ -66,9 +66,20 @@ def load_stack_file(path: Path) -> Platform:
     """The platform in a `Pulumi.<stack>.yaml`, read without Pulumi. Raises ConfigErrors, also where it has none."""
     config = stack_file.read(path)
     stack, keys = stack_name(path), keys_meant(config)
-    if secrets := [where for key in keys.values() for where in secret_paths(config.get(key), key)]:
-        raise in_order([ConfigError(where, *ENCRYPTED) for where in secrets], lines_of(path, keys), stack)
-    return load_configuration(config, stack=stack, lines=lambda: lines_of(path, keys))
+    secrets = [where for key in keys.values() for where in secret_paths(config.get(key), key)]
+    try:
+        platform = load_configuration(config, stack=stack, lines=lambda: lines_of(path, keys))
+    except ConfigErrors as errors:
+        others = [each for each in errors.errors if not any(_is_within(each.path, where) for where in secrets)]
+    else:
+        if not secrets:
+            return platform
+        others = []
+    raise in_order([*others, *(ConfigError(where, *ENCRYPTED) for where in secrets)], lines_of(path, keys), stack)
+
+
+def _is_within(path: str, outer: str) -> bool:
+    return path == outer or path.startswith((f"{outer}.", f"{outer}["))
 
 
 def in_order(errors: Iterable[ConfigError], lines: Lines | None, stack: str) -> ConfigErrors:

@@ -53,7 +53,9 @@ def cost_lines(platform: Platform) -> Iterator[Paragraph]:
         return
     idle, full = platform.idle_price_per_hour, platform.dearest_price_per_hour
     if not any(plan.provisioning.on_demand for plan in platform.slice_plans):
-        yield Paragraph(f"{per_hour(full)}, whether jobs run or not", "cost of chips")
+        coming = sorted({plan.group for plan in platform.slice_plans if not plan.begun})
+        later = f"; {per_hour(full)} when the reservation of {few(coming, NAMED)} has begun" if coming else ""
+        yield Paragraph(f"{per_hour(idle if coming else full)}, whether jobs run or not{later}", "cost of chips")
     else:
         booked = sorted({plan.group for plan in platform.slice_plans if isinstance(plan.alternative, Reservation)})
         also = f", and what is reserved for {', '.join(booked)}, which is paid for in any case" if booked else ""

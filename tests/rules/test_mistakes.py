@@ -225,3 +225,15 @@ def test_a_file_without_config_says_so(key: str, hint: str, tmp_path: Path) -> N
     path.write_text(f"{key}: {{}}\n")
     (error,) = found(path)
     assert hint in error.hint
+
+
+def test_an_encrypted_value_does_not_hide_other_errors(tmp_path: Path) -> None:
+    path = tmp_path / "Pulumi.prod.yaml"
+    wrong = RIGHT.replace("gcp:project: my-project", "gcp:project: {secure: AAAB}")
+    wrong = wrong.replace("release_channel: STABLE", "release_channel: {secure: AAAB}").replace("2x4", "2x5")
+    path.write_text(wrong)
+    errors = found(path)
+    assert [error.line for error in errors] == [3, 10, line_of(wrong, "topology: 2x5")]
+    assert ["encrypted" in error.message for error in errors] == [True, True, False]
+    path.write_text(RIGHT.replace("protect: true", "labels: {secure: AAAB}"))
+    assert [error.path for error in found(path)] == ["tpu-platform:platform.labels"]

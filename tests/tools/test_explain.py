@@ -315,6 +315,18 @@ def test_svg_shows_two_costs_where_slices_come_and_go(stack_file: Any) -> None:
     assert "at most 43.20 USD/h" in texts
 
 
+def test_a_reservation_that_has_not_begun_costs_nothing_yet(stack_file: Any) -> None:
+    later = {"model": "reservation", "name": "my-res", "active": False}
+    shape = {"machine_type": "ct6e-standard-4t", "topology": "4x4"}
+    path = stack_file({"now": {**shape, "capacity": "spot"}, "later": {**shape, "capacity": later}})
+    text = " ".join(explain("-f", path).output.split())
+    assert "21.60 USD/h, whether jobs run or not; 64.80 USD/h when the reservation of later has begun" in text
+    document = json.loads(explain("-f", path, "--json").output)
+    assert document["costs_per_hour_usd"] == {"idle": 21.6, "full": 64.8, "is_upper_bound": False}
+    assert document["from_the_start"]["slices"] == {"later": 0, "now": 4}
+    assert document["waits"]["later"].startswith("until the reservation begins")
+
+
 def test_people_read_who_gets_which_slices(stack_file: Any) -> None:
     lines = explain("-f", stack_file(**SHARED)).output.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("queue "))

@@ -191,7 +191,13 @@ def test_answers_from_a_file(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("zoen: us-east5-b", "zoen: did you mean zone?"), ("[", "cannot be read"), ("3", "has no answers")],
+    [
+        ("zoen: us-east5-b", "zoen: did you mean zone?"),
+        ("[", "cannot be read"),
+        ("3", "has no answers"),
+        ("teams: {ml: {}}", "no plain answer for teams"),
+        ("teams: [[ml]]", "no plain answer for teams"),
+    ],
 )
 def test_bad_answers_files_are_wrong_usage(folder: Path, tmp_path: Path, text: str, says: str) -> None:
     answers = tmp_path / "answers.yaml"

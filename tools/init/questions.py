@@ -146,4 +146,6 @@ def listed(answer: str) -> list[str]:
 
 def as_answer(value: Any) -> str:
     """A value of an answers file as the text that a person would type."""
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return ", ".join(map(as_answer, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -119,5 +120,13 @@ def _of_file(file: Path) -> Answers:
     known = [*BY_KEY, YES_OR_NO]
     if strange := [f"{key}: {similar(str(key), known)}" for key in content if key not in known]:
         raise typer.BadParameter(f"{file} has unknown answers; {'; '.join(strange)}")
+    if shaped := [str(key) for key, value in content.items() if _is_shaped(value)]:
+        raise typer.BadParameter(f"{file} has no plain answer for {', '.join(shaped)}; write one, or a list of names")
     flags = {YES_OR_NO: "yes"} if content.pop(YES_OR_NO, False) is True else {}
     return {key: as_answer(value) for key, value in content.items() if value is not None} | flags
+
+
+def _is_shaped(value: Any) -> bool:
+    """Whether a value is more than a word, or a list of words."""
+    inside = value if isinstance(value, list) else []
+    return isinstance(value, dict) or any(isinstance(each, dict | list) for each in inside)
