@@ -93,7 +93,7 @@ class Reader:
         return answer
 
     def types_the_answers(self) -> str:
-        """Those of the answers file, on a terminal; the name of the platform is left as it is offered."""
+        """Those of the answers file, on a terminal that stays open; the platform's name is left as it is offered."""
         ours, theirs = pty.openpty()
         answers = {key: as_answer(value) for key, value in yaml.safe_load(the_answers()).items()} | {"name": ""}
         os.write(ours, "".join(f"{answers[question.key]}\n" for question in QUESTIONS).encode())
@@ -194,8 +194,7 @@ def is_begun(command: Command, words: str) -> bool:
 @pytest.fixture
 def shell(project: Project, tmp_path: Path) -> Iterator[Shell]:
     """A person's own shell: Pulumi and the rest of the toolchain, the system's programs, and no environment active."""
-    for part in ("sandbox", "Makefile"):
-        (project.folder / part).symlink_to(ROOT / part)
+    (project.folder / "sandbox").symlink_to(ROOT / "sandbox")
     project.copy_stack("team")
     (project.folder / "answers.yaml").write_text(the_answers())
     system = [each for each in ("/usr/local/bin", "/usr/bin", "/bin") if Path(each).is_dir()]
@@ -278,7 +277,7 @@ def type_in(reader: Reader, command: Command) -> str | None:
         return reader.shell.run(text, typed, interrupt=(lambda said: by_hand in said) if by_hand else None)
 
     answer = reader.makes_a_stack_file(type_it) if makes else type_it()
-    as_told = by_hand or command.ends_with(answer.code)
+    as_told = by_hand in answer.printed if by_hand else command.ends_with(answer.code)
     missing = command.missing(answer.printed)
     if as_told and missing is None:
         return None
