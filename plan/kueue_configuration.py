@@ -14,6 +14,7 @@ from pydantic.alias_generators import to_camel
 from catalogue.labels import NAMESPACE_NAME_LABEL, OPT_IN_LABEL
 from plan import flavors
 from plan.platform import Platform
+from platform_config.engine_yaml import Loader
 
 OBJECTS_API = "kueue.x-k8s.io/v1beta2"
 """API version of the Kueue objects that the platform makes."""
@@ -228,6 +229,6 @@ def _managed_namespaces(platform: Platform) -> LabelSelector:
 def render(value: Configuration) -> str:
     """The configuration as YAML text for the chart. Raises AssertionError if the text reads back differently."""
     text = yaml.safe_dump(value.model_dump(mode="json", by_alias=True, exclude_none=True), sort_keys=False)
-    if Configuration.model_validate(yaml.safe_load(text)) != value:
+    if Configuration.model_validate(yaml.load(text, Loader)) != value:
         raise AssertionError("Kueue's configuration does not survive being written to YAML")
     return text

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
+from weakref import WeakSet
 
 import pulumi
 import yaml
@@ -60,12 +61,21 @@ def _own_loop() -> Iterator[asyncio.AbstractEventLoop]:
     """
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(lambda _loop, _context: None)
+    # asyncio.all_tasks would look at the tasks of every earlier run, too.
+    tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+
+    def made(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+        task = asyncio.Task(coroutine, loop=loop, **options)
+        tasks.add(task)
+        return task
+
+    loop.set_task_factory(made)
     asyncio.set_event_loop(loop)
     loop.set_default_executor(ThreadPoolExecutor(max_workers=1))
     try:
         yield loop
     finally:
-        for task in asyncio.all_tasks(loop):
+        for task in tasks:
             task.cancel()
         loop.run_until_complete(asyncio.sleep(0))
         loop.run_until_complete(loop.shutdown_default_executor())
