@@ -12,7 +12,7 @@ from platform_config.lines import lines_if_same
 from platform_config.platform import PLATFORM_KEY
 from platform_config.reading import PROJECT_KEY, keys_meant
 from platform_config.stack_file import PROJECT_NAME
-from rules.cluster_identity import another_cluster
+from rules.cluster_identity import refuse_another_cluster
 from rules.load import load_configuration
 
 
@@ -20,7 +20,7 @@ async def main() -> dict[str, Any]:
     """Register the platform of the selected stack. A bad configuration registers nothing and prints every error."""
     try:
         platform = load()
-        refuse_another_cluster(platform)
+        refuse_another_cluster(platform, read_standing(), origin=f"stack {pulumi.get_stack()}")
     except ConfigErrors as errors:
         raise pulumi.RunError(str(errors)) from None
 
@@ -38,12 +38,6 @@ def load() -> Platform:
     stack = pulumi.get_stack()
     file = Path(f"Pulumi.{stack}.yaml")  # programs run in the project's directory
     return load_configuration(config, stack=stack, lines=lambda: lines_if_same(file, config, keys_meant(config)))
-
-
-def refuse_another_cluster(platform: Platform) -> None:
-    """Raise ConfigErrors where the platform would replace the existing cluster."""
-    if errors := another_cluster(platform, read_standing()):
-        raise ConfigErrors(errors, f"stack {pulumi.get_stack()}")
 
 
 pulumi.run(main)

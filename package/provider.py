@@ -10,11 +10,10 @@ from pulumi.runtime.settings import set_root_resource
 from components.platform import build
 from components.stack_state import read_standing
 from package.inputs import of_component, plain
-from plan.platform import Platform
 from plan.program_version import program_version
 from platform_config.errors import ConfigError, ConfigErrors
 from platform_config.stack_file import PROJECT_NAME
-from rules.cluster_identity import another_cluster
+from rules.cluster_identity import refuse_another_cluster
 from rules.load import load_platform
 
 TYPE = f"{PROJECT_NAME}:index:Platform"
@@ -54,7 +53,7 @@ async def constructed(
         component = PlatformComponent(name, raw, options)
         # What has no parent becomes a child of the root resource; here this is not the stack, but the component.
         set_root_resource(component)
-        refuse_another_cluster(platform)
+        refuse_another_cluster(platform, read_standing())
     except ConfigErrors as errors:
         raise refusal(str(of_component(errors, name))) from None
     outputs |= await build(platform)
@@ -71,12 +70,6 @@ def refuse_another_project(options: pulumi.ResourceOptions | None) -> None:
     if options and isinstance(options.providers, dict) and "gcp" in options.providers:
         what = "is given, but the platform takes project and credentials from the stack"
         raise ConfigErrors([ConfigError("options.providers.gcp", what, "set gcp:... in the stack's configuration")])
-
-
-def refuse_another_cluster(platform: Platform) -> None:
-    """Raise ConfigErrors where the platform would replace the existing cluster."""
-    if errors := another_cluster(platform, read_standing()):
-        raise ConfigErrors(errors)
 
 
 def refusal(text: str) -> pulumi.InputPropertiesError:

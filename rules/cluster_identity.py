@@ -19,7 +19,7 @@ from plan.hosts import control_plane_machines
 from plan.network import subnetwork_name
 from plan.platform import Platform
 from plan.stack_state import DATA_DISKS, FIRST, GKE_CLUSTER, NETWORK, PROVIDER, SUBNET, Standing
-from platform_config.errors import ConfigError
+from platform_config.errors import ConfigError, ConfigErrors
 from platform_config.network import CreatedNetwork, ExistingNetwork
 from platform_config.platform import below
 from platform_config.reading import PROJECT_KEY
@@ -43,6 +43,12 @@ class Trait:
             f"write {self.was} again. For another cluster, take another stack; to delete this one, `pulumi destroy` "
             "before the edit",
         )
+
+
+def refuse_another_cluster(platform: Platform, standing: Standing, origin: str = "") -> None:
+    """Raise ConfigErrors where a platform would replace the existing cluster; `origin`: what the errors are of."""
+    if errors := another_cluster(platform, standing):
+        raise ConfigErrors(errors, origin)
 
 
 def another_cluster(platform: Platform, standing: Standing) -> list[ConfigError]:

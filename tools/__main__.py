@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tools import workload_commands
-from tools.command_line import CONFIGURATION_ERROR, USAGE_ERROR, AsJson, File, Stack, platform_of, stack_file
+from tools.command_line import PROBLEMS, USAGE_ERROR, AsJson, File, Stack, platform_of, stack_file
 from tools.generated import Generated
 
 app = typer.Typer(
@@ -142,7 +142,7 @@ def gate(
         raise typer.Exit(USAGE_ERROR) from None
     typer.echo(gate_report.as_json(verdict) if as_json else summary, nl=as_json)
     if not verdict.passes:
-        raise typer.Exit(CONFIGURATION_ERROR)
+        raise typer.Exit(PROBLEMS)
 
 
 @app.command()
@@ -203,7 +203,7 @@ def preflight(
     if not result.connected:
         raise typer.Exit(USAGE_ERROR)
     if result.blocked:
-        raise typer.Exit(CONFIGURATION_ERROR)
+        raise typer.Exit(PROBLEMS)
 
 
 @app.command()
@@ -246,7 +246,7 @@ def status(
 
         Console().print(as_text(report), highlight=False)
     if report.needs_a_person:
-        raise typer.Exit(CONFIGURATION_ERROR)
+        raise typer.Exit(PROBLEMS)
     if not report.known:
         raise typer.Exit(USAGE_ERROR)
 
@@ -287,7 +287,7 @@ def upgrade_check(
     found = upgrade.check(exported)
     typer.echo(upgrade.as_json(found) if as_json else upgrade.as_text(found))
     if found.concerns:
-        raise typer.Exit(CONFIGURATION_ERROR)
+        raise typer.Exit(PROBLEMS)
 
 
 @app.command()
@@ -365,7 +365,7 @@ def recover(
     if not report.recovered:
         if report.dry and not dry_run and not as_json:
             typer.echo("nothing was done: --yes does it", err=True)
-        raise typer.Exit(CONFIGURATION_ERROR)
+        raise typer.Exit(PROBLEMS)
 
 
 @app.command()
@@ -399,7 +399,7 @@ def pools(stack: Stack = None, file: File = None, as_json: AsJson = False) -> No
     if left:
         for pool in left if not as_json else ():
             typer.echo(f"to delete it: {delete_command(platform, pool.name)}")
-        raise typer.Exit(CONFIGURATION_ERROR)
+        raise typer.Exit(PROBLEMS)
 
 
 @app.command()
@@ -452,7 +452,7 @@ def why(
     for line in cluster.unread if not as_json else ():
         typer.echo(f"not seen: {line}", err=True)
     if any(each.state == "person" for each in answers):
-        raise typer.Exit(CONFIGURATION_ERROR)
+        raise typer.Exit(PROBLEMS)
 
 
 def _provider_settings(path: Path) -> dict[str, str]:
@@ -494,13 +494,13 @@ def permissions(
     identity: text.Identity = "viewer" if viewer else "auditor" if auditor else "deployer"
     if billing and not platform.monitoring.budget:
         typer.echo("there is no monitoring.budget, so nothing is needed on the billing account", err=True)
-        raise typer.Exit(CONFIGURATION_ERROR)
+        raise typer.Exit(PROBLEMS)
     of = text.needed_on_billing_account if billing else text.needed
     try:
         found = of(registrations(platform, stack=stack_name(path)), identity)
     except text.UnknownTypesError as error:
         typer.echo(str(error), err=True)
-        raise typer.Exit(CONFIGURATION_ERROR) from None
+        raise typer.Exit(PROBLEMS) from None
     if role:
         typer.echo(text.as_role(found, stack_name(path)), nl=False)
     else:
@@ -520,7 +520,7 @@ def kueue(stack: Stack = None, file: File = None, as_json: AsJson = False) -> No
         typer.echo(text.as_json(platform) if as_json else text.as_text(platform), nl=as_json)
     except text.NoQueuesError as error:
         typer.echo(str(error), err=True)
-        raise typer.Exit(CONFIGURATION_ERROR) from None
+        raise typer.Exit(PROBLEMS) from None
 
 
 @app.command()
@@ -560,7 +560,7 @@ def _bring_up_to_date(files: list[Generated], write: bool, as_json: bool) -> Non
         for path in stale:
             typer.echo(f"{path} {'is written' if write else 'is out of date: run the same command with --write'}")
     if stale and not write:
-        raise typer.Exit(CONFIGURATION_ERROR)
+        raise typer.Exit(PROBLEMS)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from plan.platform import Platform
 from platform_config.reading import stack_name
 from tools.generated import ROOT
 
-CONFIGURATION_ERROR, USAGE_ERROR = 1, 2
+PROBLEMS, USAGE_ERROR = 1, 2
+"""Exit codes: something is wrong with what the command looked at; the command itself was called wrongly."""
 
 Stack = Annotated[str | None, typer.Option("-s", "--stack", help="Stack; its Pulumi.<stack>.yaml is read.")]
 File = Annotated[Path | None, typer.Option("-f", "--file", help="Any stack file.")]
@@ -42,4 +43,4 @@ def platform_of(path: Path, as_json: bool) -> Platform:
         return load_stack_file(path)
     except ConfigErrors as errors:
         typer.echo(errors_as_json(errors) if as_json else str(errors), err=not as_json)
-        raise typer.Exit(CONFIGURATION_ERROR) from None
+        raise typer.Exit(PROBLEMS) from None

@@ -10,7 +10,7 @@ from typer.core import TyperCommand
 from plan.platform import Platform
 from plan.workloads.job import Manifest, WorkloadError
 from tools import workload_manifests
-from tools.command_line import CONFIGURATION_ERROR, platform_of
+from tools.command_line import PROBLEMS, platform_of
 
 AFTER_DASHES = "what is after the two dashes"
 
@@ -71,5 +71,5 @@ def print_manifests(path: Path, as_json: bool, manifests: Callable[[Platform], l
         made = manifests(platform)
     except WorkloadError as error:
         typer.echo(str(error), err=True)
-        raise typer.Exit(CONFIGURATION_ERROR) from None
+        raise typer.Exit(PROBLEMS) from None
     typer.echo(workload_manifests.as_json(made) if as_json else workload_manifests.as_yaml(made), nl=as_json)

@@ -15,7 +15,7 @@ from platform_config.errors import ConfigErrors
 from platform_config.platform import PLATFORM_KEY, PlatformConfig
 from platform_config.reading import PROJECT_KEY
 from platform_config.wording import similar
-from tools.command_line import CONFIGURATION_ERROR, USAGE_ERROR
+from tools.command_line import PROBLEMS, USAGE_ERROR
 from tools.generated import ROOT
 from tools.init.checks import Problem, ProblemsError, collected, platform_of
 from tools.init.questions import BY_KEY, Answers, Question, as_answer
@@ -45,7 +45,7 @@ def init(stack: str, given: Answers, file: Path | None, overwrite: bool, as_json
         answers = collected(answers, _ask if interactive else None, partial(_taken, path))
     except ProblemsError as problems:
         typer.echo(_as_json(problems) if as_json else str(problems), err=not as_json)
-        raise typer.Exit(CONFIGURATION_ERROR) from None
+        raise typer.Exit(PROBLEMS) from None
     try:
         path.write_text(text(platform_of(answers), stack, kept))
     except OSError as error:
