@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, cast
 from weakref import WeakSet
 
 import pulumi
@@ -53,31 +52,47 @@ def _project() -> str:
     return str(yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["name"])
 
 
-@contextmanager
-def _own_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """A loop for one run; one worker thread keeps registrations in a stable order.
+class _Loop(asyncio.SelectorEventLoop):
+    """A loop for one run. What a program would do in a thread, a registration above all, is done at once, in a stable
+    order: the monitor is in this process and never waits."""
 
-    A failing program leaves futures behind whose errors the caller already has: they are dropped, not logged.
-    """
-    loop = asyncio.new_event_loop()
-    loop.set_exception_handler(lambda _loop, _context: None)
-    # asyncio.all_tasks would look at the tasks of every earlier run, too.
-    tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+    def __init__(self) -> None:
+        super().__init__()
+        self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+        # A failing program leaves futures behind whose errors the caller already has: they are dropped, not logged.
+        self.set_exception_handler(lambda _loop, _context: None)
+        self.set_task_factory(self._made)
 
-    def made(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+    @staticmethod
+    def _made(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
         task = asyncio.Task(coroutine, loop=loop, **options)
-        tasks.add(task)
+        cast(_Loop, loop).tasks.add(task)
         return task
 
-    loop.set_task_factory(made)
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        future = self.create_future()
+        try:
+            # Whoever waits goes on in its turn, as after a thread.
+            self.call_soon(future.set_result, func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+@contextmanager
+def _own_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """A loop for one run; what a failing program leaves behind is cancelled."""
+    loop = _Loop()
     asyncio.set_event_loop(loop)
-    loop.set_default_executor(ThreadPoolExecutor(max_workers=1))
     try:
         yield loop
     finally:
-        for task in tasks:
+        for task in loop.tasks:
             task.cancel()
         loop.run_until_complete(asyncio.sleep(0))
-        loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
+        for task in loop.tasks:
+            # What a run leaves behind may stay in memory (`gc.freeze` in components/platform.py), and whoever ends a
+            # loop in this process looks at every task that asyncio knows.
+            asyncio.tasks._unregister_task(task)
         asyncio.set_event_loop(None)

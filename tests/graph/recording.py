@@ -7,7 +7,6 @@ diffed, no provider checks inputs, and hooks are recorded but never called.
 
 from __future__ import annotations
 
-import copy
 import json
 import runpy
 from collections.abc import Callable, Mapping
@@ -28,6 +27,8 @@ ROOT = Path(__file__).parents[2]
 STACK_FILES = sorted(ROOT.glob("Pulumi.*.yaml"))
 
 Requests = dict[str, Any]
+STACK = "pulumi:pulumi:Stack"
+CLUSTER = "gcp:container/cluster:Cluster"
 READ_TEMPLATE = tuple(f"gcp:compute/get{kind}:get{kind}" for kind in ("InstanceTemplate", "RegionInstanceTemplate"))
 READ_PROJECT = "gcp:organizations/getProject:getProject"
 READ_SECRET = "gcp:secretmanager/getSecretVersionAccess:getSecretVersionAccess"
@@ -69,15 +70,14 @@ class Update(mocks.Mocks):
         values = cls.COMPUTED.get(type_, {})
         return {key: value.format(name=name) if isinstance(value, str) else value for key, value in values.items()}
 
-    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
-        return f"{args.name}-id", {**self.computed(args.typ, args.name), **self.with_endpoint(args)}
+    def made(self, type_: str, name: str) -> tuple[str, dict[str, Any]]:
+        """The id of a resource, and its outputs beside its inputs."""
+        return f"{name}-id", self.computed(type_, name)
 
-    def with_endpoint(self, args: mocks.MockResourceArgs) -> dict[str, Any]:
-        """The inputs, with the one computed value that lies inside an input block."""
-        inputs = copy.deepcopy(args.inputs)
-        if args.typ == "gcp:container/cluster:Cluster":
-            inputs["controlPlaneEndpointsConfig"]["dnsEndpointConfig"]["endpoint"] = self.ENDPOINT
-        return inputs
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        """What is only read; what is registered is answered by the monitor."""
+        identity, computed = self.made(args.typ, args.name)
+        return identity, {**computed, **args.inputs}
 
     def call(self, args: mocks.MockCallArgs) -> dict[str, Any]:
         if args.token == READ_SECRET:
@@ -98,8 +98,8 @@ class Preview(Update):
 
     ENDPOINT = rpc.UNKNOWN
 
-    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
-        return "", self.with_endpoint(args)
+    def made(self, type_: str, name: str) -> tuple[str, dict[str, Any]]:
+        return "", {}
 
     def call(self, args: mocks.MockCallArgs) -> dict[str, Any]:
         assert args.token != READ_SECRET, "in a first preview there is nobody yet who could have written a secret"
@@ -109,9 +109,10 @@ class Preview(Update):
 class GraphMonitor(mocks.MockMonitor):
     """Keeps each request under the URN the engine would give it; refuses a duplicate as the engine does."""
 
-    def __init__(self, outputs: mocks.Mocks, standing: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+    def __init__(self, outputs: Update, standing: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         """`standing`: outputs in the stack's state, by URN."""
         super().__init__(outputs)
+        self.world = outputs
         self.standing = standing or {}
         self.requests: Requests = {}
         self.outputs: dict[str, dict[str, Any]] = {}
@@ -119,7 +120,7 @@ class GraphMonitor(mocks.MockMonitor):
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
         chain = parent.split("::")[2] if parent else ""
-        qualified = type_ if chain in ("", "pulumi:pulumi:Stack") else f"{chain}${type_}"
+        qualified = type_ if chain in ("", STACK) else f"{chain}${type_}"
         return f"urn:pulumi:{pulumi.get_stack()}::{pulumi.get_project()}::{qualified}::{name}"
 
     def RegisterResource(self, request: Any) -> Any:
@@ -127,7 +128,14 @@ class GraphMonitor(mocks.MockMonitor):
         if urn in self.requests:
             raise ValueError(f"Duplicate resource URN {urn!r}")
         self.requests[urn] = request
-        return super().RegisterResource(request)
+        if request.type == STACK:
+            return resource_pb2.RegisterResourceResponse(urn=urn)
+        identity, computed = self.world.made(request.type, request.name)
+        answer = resource_pb2.RegisterResourceResponse(urn=urn, id=identity, object=request.object)
+        answer.object.update({key: value for key, value in computed.items() if key not in request.object})
+        if request.type == CLUSTER:  # the one computed value that lies inside an input block
+            answer.object["controlPlaneEndpointsConfig"]["dnsEndpointConfig"]["endpoint"] = self.world.ENDPOINT
+        return answer
 
     def RegisterResourceOutputs(self, request: Any) -> Any:
         self.outputs[request.urn] = json_format.MessageToDict(request.outputs)
@@ -166,7 +174,7 @@ class GraphMonitor(mocks.MockMonitor):
     @property
     def exports(self) -> dict[str, Any]:
         """What the stack exports."""
-        urn, _ = self.one("pulumi:pulumi:Stack")
+        urn, _ = self.one(STACK)
         return self.outputs[urn]
 
 
@@ -261,10 +269,10 @@ def outline(monitor: GraphMonitor) -> dict[str, Any]:
     result: dict[str, Any] = {}
     made = {urn for urn, request in monitor.requests.items() if request.custom}
     for urn, request in sorted(monitor.requests.items(), key=lambda item: short(item[0])):
-        if request.type == "pulumi:pulumi:Stack":
+        if request.type == STACK:
             continue
         row: dict[str, Any] = {"type": request.type}
-        if request.parent.split("::")[2] != "pulumi:pulumi:Stack":
+        if request.parent.split("::")[2] != STACK:
             row["parent"] = short(request.parent)
         needs = edges(monitor, urn)
         if needs:

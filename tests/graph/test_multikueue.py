@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 import pytest
 import yaml
-from pulumi.runtime import mocks, rpc
+from pulumi.runtime import rpc
 
 from components.kubernetes.multikueue_worker import FRAMEWORK_RESOURCES
 from plan.kueue_configuration import DISPATCHED
@@ -52,20 +52,19 @@ def recorded(
     outputs = EXPORTED if exported is None else exported
     reference = {"outputs": outputs, "secretOutputNames": [key for key in outputs if key == "multikueue"]}
     monkeypatch.setitem(Update.COMPUTED, STACK_REFERENCE, reference)
-    monkeypatch.setattr(Preview, "new_resource", _read_in_preview)
+    monkeypatch.setattr(Preview, "made", _read_in_preview)
     # What the token controller puts into a Secret of that type.
     monkeypatch.setitem(Update.COMPUTED, SECRET, {"data": {"token": base64.b64encode(TOKEN.encode()).decode()}})
     config = {"gcp:project": "my-project", "tpu-platform:platform": json.dumps(platform)}
     return record_main(config, preview=preview)
 
 
-_new_resource_in_preview = Preview.new_resource
+_made_in_preview = Preview.made
 
 
-def _read_in_preview(self: Preview, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+def _read_in_preview(self: Preview, type_: str, name: str) -> tuple[str, dict[str, Any]]:
     """Another stack is read, not made: the engine knows its outputs in a preview too."""
-    known = args.typ == STACK_REFERENCE
-    return Update.new_resource(self, args) if known else _new_resource_in_preview(self, args)
+    return Update.made(self, type_, name) if type_ == STACK_REFERENCE else _made_in_preview(self, type_, name)
 
 
 @pytest.fixture

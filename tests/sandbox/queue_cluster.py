@@ -23,6 +23,7 @@ from plan import flavors
 from plan.platform import Platform
 from plan.slices import SlicePlan
 from rules.load import load_platform
+from sandbox.cloud import SHORTEST_IDLE_SECONDS
 from sandbox.kubernetes.api import ApiClient, ApiError, Object, is_true
 from sandbox.kubernetes.gke import GkeCluster
 from sandbox.kubernetes.registry import ChartRegistry
@@ -116,7 +117,7 @@ def queue_cluster(config: dict[str, str]) -> Iterator[QueueCluster]:
         def resize(pool: str, nodes: int) -> None:
             made[0].resize(pool, nodes)
 
-        cluster = GkeCluster(Path(scratch), "lab", platform.project, resize)
+        cluster = GkeCluster(Path(scratch), "lab", platform.project, resize, idle_seconds=SHORTEST_IDLE_SECONDS)
         registry = ChartRegistry(cluster.plane.authority, ADAPTER.charts)
         cluster.start()
         try:

@@ -101,9 +101,26 @@ def test_a_zonal_cluster_lives_and_is_made_anew_by_the_documented_commands(proje
     project.destroy(STACK)
 
 
-def test_a_cluster_that_was_never_finished_is_named_and_can_be_replaced_or_destroyed(project: Project) -> None:
-    """The engine once panicked: a provider whose kubeconfig is unknown cannot create anything."""
+def test_a_cluster_that_was_never_finished_is_named_and_replaced_and_a_lost_one_is_made_anew(project: Project) -> None:
     project.write_stack(STACK, **SLIM)
+    init_without_state(project)
+    never_finished(project)
+    other_refused(project)
+    lost(project)
+
+    # A destroy needs no configuration at all, and an empty stack may become another cluster.
+    project.write_stack(STACK, **SLIM, name="other")
+    project.destroy(STACK)
+    project.succeed("preview", "-s", STACK)
+
+    project.write_stack(STACK, **SLIM)
+    project.inject(kind="operation", code="INTERNAL_ERROR", **CREATE_CLUSTER)
+    project.fail("up", "-s", STACK, "--yes", "--skip-preview")
+    project.destroy(STACK)
+
+
+def never_finished(project: Project) -> None:
+    """The engine once panicked: a provider whose kubeconfig is unknown cannot create anything."""
     project.inject(kind="operation", code="INTERNAL_ERROR", **CREATE_CLUSTER)
     project.fail("up", "-s", STACK, "--yes", "--skip-preview")
     for _ in range(2):
@@ -113,18 +130,10 @@ def test_a_cluster_that_was_never_finished_is_named_and_can_be_replaced_or_destr
     project.succeed("preview", "-s", STACK)
     project.succeed("up", "-s", STACK, "--yes", "--skip-preview", "--replace", "**::cluster-gke")
     project.assert_clean(STACK)
-    project.destroy(STACK)
-
-    project.inject(kind="operation", code="INTERNAL_ERROR", **CREATE_CLUSTER)
-    project.fail("up", "-s", STACK, "--yes", "--skip-preview")
-    project.destroy(STACK)
 
 
-def test_another_cluster_is_refused_and_a_lost_one_is_made_anew(project: Project) -> None:
-    """Refused by preview and by update, without a request to Google; a destroy needs no configuration at all."""
-    project.write_stack(STACK, **SLIM)
-    init_without_state(project)
-    project.up(STACK)
+def other_refused(project: Project) -> None:
+    """By preview and by update, without a request to Google."""
     before = project.recorded(STACK)
     asked = len(project.requests())
     project.write_stack(STACK, **SLIM, name="other", zone="us-east5-a", cluster={"regional": False})
@@ -137,6 +146,9 @@ def test_another_cluster_is_refused_and_a_lost_one_is_made_anew(project: Project
     assert len(project.requests()) == asked
     assert project.recorded(STACK) == before
 
+
+def lost(project: Project) -> None:
+    """Made anew by the documented commands."""
     project.write_stack(STACK, **SLIM)
     take_cluster_away(project)
     [refresh, up] = documented(LOST)
@@ -145,7 +157,3 @@ def test_another_cluster_is_refused_and_a_lost_one_is_made_anew(project: Project
     succeed(project, refresh)
     succeed(project, up)
     project.assert_clean(STACK)
-
-    project.write_stack(STACK, **SLIM, name="other")
-    project.destroy(STACK)
-    project.succeed("preview", "-s", STACK)
