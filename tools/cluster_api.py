@@ -8,7 +8,7 @@ import base64
 import gzip
 import http.client
 import json
-import select
+import selectors
 import socket
 import subprocess
 import tempfile
@@ -182,8 +182,9 @@ def _start(kubeconfig: Path, path: Path) -> "subprocess.Popen[str]":
     except OSError as error:
         raise ClusterAwayError(f"kubectl cannot be run: {error.strerror}{INSTALL_KUBECTL}") from None
     assert process.stdout
-    started, _, _ = select.select([process.stdout], [], [], START_SECONDS)
-    said = process.stdout.readline() if started else ""
+    with selectors.DefaultSelector() as waiting:  # `select.select` knows only the first 1,024 open files of a process
+        waiting.register(process.stdout, selectors.EVENT_READ)
+        said = process.stdout.readline() if waiting.select(START_SECONDS) else ""
     if "Starting to serve" in said:
         return process
     process.kill()

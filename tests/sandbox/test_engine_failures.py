@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 from tests.faults.engine import Engine
 from tests.faults.kinds import DELETE
@@ -85,6 +86,13 @@ def test_after_ctrl_c_or_a_cancelled_job_the_next_up_goes_on(project: Project) -
     project.assert_clean("interrupted")
 
 
+def write_attributes_in_part(project: Project, stack: str) -> Path:
+    """What a kill in between two writes of the engine leaves beside the state, which the fault campaign met once."""
+    [file] = project.session.run.backend.glob(f".pulumi/stacks/*/{stack}.json.attrs")
+    file.write_text("")
+    return file
+
+
 def test_after_a_kill_one_command_brings_the_stack_back(project: Project) -> None:
     """SIGKILL: nothing is saved and the lock stays. What was being made is adopted, helm's releases are completed."""
     project.write_stack("killed", **SLIM)
@@ -104,7 +112,13 @@ def test_after_a_kill_one_command_brings_the_stack_back(project: Project) -> Non
     assert not project.state("killed").get("pending_operations")
 
     end(project, "killed", UP, during_helm, signal.SIGKILL)
+    attributes = write_attributes_in_part(project, "killed")
+    assert "failed to load checkpoint: EOF" in project.fail(*UP, "-s", "killed")
+    [step] = recover(project, "killed", "--dry-run", code=1)["planned"]
+    assert step == f"rm {attributes}, which was not written to its end"
+    assert attributes.exists()
     report = recover(project, "killed")
+    assert [each["step"] for each in report["done"][:2]] == [step, "pulumi cancel"]
     assert actions(report)["jobset-release"] == "helm rollback to revision 1, then adopt"
     changes = {urn.rpartition("::")[2]: op for urn, op in report["up"]["changes"].items()}
     assert changes.get("jobset-release", "update") == "update"

@@ -40,6 +40,7 @@ from sandbox.run_directory import RunDirectory
 
 ROOT = Path(__file__).parents[2]
 Kind = Literal["program", "plugins"]
+GONE = "the launcher was killed before it said what to start"
 _servers: list[subprocess.Popen[bytes]] = []
 """They end with this process, whatever ends it: then their stdin is closed."""
 LAUNCHER = """\
@@ -167,10 +168,14 @@ class Server:
 
     def _serve(self, connection: socket.socket) -> None:
         length, control, _, _ = connection.recvmsg(4, socket.CMSG_SPACE(3 * 4))
+        if not control:
+            raise ConnectionAbortedError(GONE)
         files = array.array("i", control[0][2])
         size, request = int.from_bytes(length, "big"), b""
         while len(request) < size:
-            request += connection.recv(size - len(request))
+            if not (part := connection.recv(size - len(request))):
+                raise ConnectionAbortedError(GONE)
+            request += part
         folder, parent, count, *rest = request.decode(errors="surrogateescape").split("\0")
         arguments, variables = rest[: int(count)], dict(each.split("=", 1) for each in rest[int(count) :])
         if arguments[:3] == ["-m", "pip", "list"]:

@@ -24,6 +24,7 @@ from tools.cluster_api import ClusterApi, ClusterAwayError, RefusedReadError
 from tools.permission_table import BILLING_ACCOUNT, GOOGLE
 from tools.preflight.cloud import Cloud, NoConnectionError, RefusedError
 from tools.recover import run as runner
+from tools.recover.attributes import half_written
 from tools.recover.checkpoint import UNKNOWN, Checkpoint, CheckpointError, Resource, preview, read
 from tools.recover.completion import completed
 from tools.recover.engine import EngineError, _errors
@@ -48,6 +49,7 @@ from tools.recover.plan import (
     plan,
     wanted_of,
 )
+from tools.recover.report import as_json, as_text
 
 Json = dict[str, Any]
 CHECKPOINTS = Path(__file__).parents[1] / "data" / "checkpoints"
@@ -1006,3 +1008,75 @@ def test_googles_own_client_knows_each_lookup(kind: str, monkeypatch: pytest.Mon
         assert "/projects/project/" in address or "/billingAccounts/billingAccount/" in address
     else:
         assert address.endswith(f"/{row.id.format_map(values)}")
+
+
+# --- attributes -------------------------------------------------------------------------------------------------------
+
+
+def state_folder(root: Path, attributes: Mapping[str, str]) -> Path:
+    """A backend's folder with these `.attrs` files, by path below `.pulumi`."""
+    for name, text in attributes.items():
+        file = root / ".pulumi" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return root
+
+
+HALF = "stacks/tpu-platform/killed.json.attrs"
+WHOLE = json.dumps({"user.content_type": "text/plain", "md5": "AA=="})
+
+
+def test_attributes_that_were_not_written_to_their_end_are_found(tmp_path: Path) -> None:
+    lock = "locks/organization/tpu-platform/killed/one.json.attrs"
+    others = {"stacks/tpu-platform/other.json.attrs": "", "stacks/other/killed.json.attrs": ""}
+    state_folder(tmp_path, {HALF: "", lock: WHOLE[:9], HALF.replace(".json", ".json.bak"): WHOLE, **others})
+    found = half_written(tmp_path.as_uri(), Path(), "tpu-platform", "killed")
+    assert found == (tmp_path / ".pulumi" / lock, tmp_path / ".pulumi" / HALF)
+    assert half_written("gs://state", tmp_path, "tpu-platform", "killed") == ()
+    assert half_written((tmp_path / "none").as_uri(), Path(), "tpu-platform", "killed") == ()
+
+
+class Unreadable(Scripted):
+    """An engine that cannot read its state while attributes are half written."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self.root = state_folder(root, {HALF: ""})
+
+    @property
+    def half(self) -> Path:
+        return self.root / ".pulumi" / HALF
+
+    def backend(self) -> str:
+        return self.root.as_uri()
+
+    def export(self) -> Any:
+        if self.half.exists():
+            raise EngineError("pulumi stack export: error: failed to load checkpoint: EOF")
+        return super().export()
+
+
+def test_a_state_whose_attributes_a_kill_cut_short_is_readable_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Unreadable(tmp_path)
+    step = f"rm {engine.half}, which was not written to its end"
+    dry = recovery(engine, Looks(present(CLUSTER_ID)), monkeypatch).run(dry=True)
+    assert (dry.planned, dry.recovered) == ([step], False)
+    assert engine.half.exists()
+    report = recovery(engine, Looks(present(CLUSTER_ID)), monkeypatch).run(dry=False)
+    assert report.recovered
+    lines = as_text(report).splitlines()
+    assert lines[lines.index("done:") + 1] == f"  {step}"
+    assert json.loads(as_json(report))["done"][0]["step"] == step
+
+
+def test_attributes_are_left_to_an_engine_that_may_be_writing_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Unreadable(tmp_path)
+    run = recovery(engine, Looks(present(CLUSTER_ID)), monkeypatch, holder_is_gone=False)
+    monkeypatch.setattr(run, "_held", lambda: (ALIVE,))
+    report = run.run(dry=False)
+    assert (report.planned, [each.name for each in report.left]) == ([], ["the lock"])
+    assert engine.half.exists()

@@ -48,14 +48,20 @@ def holders(backend: str, folder: Path, project: str, stack: str, cloud: Cloud) 
 
     `backend`: its address; `folder`: where a relative address begins, the folder of Pulumi.yaml.
     """
-    address = urlparse(backend)
     below = f".pulumi/locks/organization/{project}/{stack}/"
-    if address.scheme == "file":
-        return _in_folder(folder / Path(unquote(address.netloc + address.path)).expanduser() / below)
+    if root := folder_of(backend, folder):
+        return _in_folder(root / below)
+    address = urlparse(backend)
     if address.scheme == "gs":
         prefix = unquote(address.path).strip("/")
         return _in_bucket(cloud, address.netloc, f"{prefix}/{below}" if prefix else below)
     return None
+
+
+def folder_of(backend: str, folder: Path) -> Path | None:
+    """The folder that a backend's address names, seen from `folder`; None where the state is not in a folder."""
+    address = urlparse(backend)
+    return folder / Path(unquote(address.netloc + address.path)).expanduser() if address.scheme == "file" else None
 
 
 def _in_folder(folder: Path) -> tuple[Holder, ...] | None:

@@ -6,6 +6,7 @@ Nothing here asks anybody or changes anything.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from tools.recover.checkpoint import CREATING, DELETING, PROVIDER, RELEASE, STACK, Checkpoint, Resource
 from tools.recover.findings import Finding, Findings, Release
@@ -19,6 +20,13 @@ ENGINE_ONLY = ("pulumi:", "tpu:")
 """Beginnings of types that exist in the state only."""
 Key = Callable[[str], str]
 """What an import file calls a resource, by URN."""
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Files beside the state that are half written (`tools/recover/attributes.py`)."""
+
+    files: tuple[Path, ...]
 
 
 @dataclass(frozen=True)
@@ -80,7 +88,7 @@ class Refresh:
     forget: tuple[str, ...]
 
 
-Step = Unlock | Wait | Settle | Uninstall | Adopt | Complete | Connect | Refresh
+Step = Remove | Unlock | Wait | Settle | Uninstall | Adopt | Complete | Connect | Refresh
 
 
 @dataclass(frozen=True)
@@ -151,8 +159,8 @@ def plan(
 ) -> Plan:
     """The plan of one round. `wanted`: resources that may exist without being in the state; `holders`: of the lock,
     None where nobody can say; `interrupted`: whether an update did not end, so that the state may be behind."""
-    if locked := _locked(holders, told):
-        return Plan((), (), locked)
+    if left := locked(holders, told):
+        return Plan((), (), left)
     sorted_ = _Sorted()
     known_as = checkpoint.identities
     for resource in wanted:
@@ -221,7 +229,7 @@ def check_names(told: Told, wanted: Iterable[Resource], checkpoint: Checkpoint) 
         raise NamesError(f"nothing that was begun is called {', '.join(strange)}; there is: {there}")
 
 
-def _locked(holders: tuple[Holder, ...] | None, told: Told) -> tuple[Left, ...]:
+def locked(holders: tuple[Holder, ...] | None, told: Told) -> tuple[Left, ...]:
     """What to say where the lock may not be taken away."""
     if told.holder_is_gone:
         return ()

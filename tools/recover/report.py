@@ -28,6 +28,8 @@ class Report:
     dry: bool = False
     planned: list[str] = field(default_factory=list)
     items: dict[tuple[str, str], Item] = field(default_factory=dict)
+    readable: list[Done] = field(default_factory=list)
+    """What made it possible to read the state at all."""
     done: list[Done] = field(default_factory=list)
     left: tuple[Left, ...] = ()
     up: Preview | None = None
@@ -63,6 +65,8 @@ class Report:
 def words(step: Step) -> str:
     """A step as a line of text: the command it is, or what it waits for."""
     match step:
+        case steps.Remove(files):
+            return f"rm {_list(tuple(map(str, files)))}, which was not written to its end"
         case steps.Unlock():
             return "pulumi cancel"
         case steps.Wait(names):
@@ -97,7 +101,7 @@ def as_json(report: Report) -> str:
             "lock": None if report.lock is None else [{"holder": str(each), "gone": each.gone} for each in report.lock],
             "found": [vars(each) for each in report.items.values()],
             "planned": report.planned,
-            "done": [vars(each) for each in report.done],
+            "done": [vars(each) for each in (*report.readable, *report.done)],
             "left": [vars(each) for each in report.left],
             "up": {"counts": dict(report.up.counts), "changes": dict(report.up.changes)} if report.up else None,
         },
@@ -123,13 +127,14 @@ def _lines(report: Report) -> Iterator[str]:
     if report.dry:
         yield from _steps("would be done", report.planned)
     else:
-        yield from _steps("done", [f"{each.step}{' - failed' if each.error else ''}" for each in report.done])
+        done = (*report.readable, *report.done)
+        yield from _steps("done", [f"{each.step}{' - failed' if each.error else ''}" for each in done])
     if report.up is not None:
         yield from _up(report.up)
     for each in report.left:
         yield f"left to you: {each.name}: {each.why}\n  -> {each.do}"
     if report.recovered:
-        yield "nothing is left to do by hand" if report.done else "nothing to recover"
+        yield "nothing is left to do by hand" if report.readable or report.done else "nothing to recover"
 
 
 def _found(items: list[Item]) -> Iterator[str]:

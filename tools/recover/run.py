@@ -17,6 +17,7 @@ from plan.platform import Platform
 from tools.cluster_api import ClusterAwayError
 from tools.preflight.cloud import NoConnectionError, RefusedError
 from tools.recover import plan as steps
+from tools.recover.attributes import half_written
 from tools.recover.checkpoint import CREATING, DELETING, Checkpoint, Preview, Resource, preview, read
 from tools.recover.completion import completed
 from tools.recover.engine import ROOM, Engine, EngineError, Helm, HelmError, is_locked
@@ -31,6 +32,7 @@ from tools.recover.plan import (
     check_names,
     import_file,
     is_engine_only,
+    locked,
     others_of,
     plan,
     wanted_of,
@@ -86,7 +88,10 @@ class Recovery:
         Raises EngineError and CheckpointError where the stack cannot be read, NamesError where what a person has told
         does not fit it.
         """
-        report = Report(self.stack, self._begin())
+        report = Report(self.stack, self._held())
+        if not self._make_readable(report, dry=dry):
+            return report
+        self._begin(report.lock)
         until = time.monotonic() + PATIENCE.total_seconds()
         for _ in self._rounds(until):
             try:
@@ -120,13 +125,32 @@ class Recovery:
             self._tries += 1
             yield self._tries
 
-    def _begin(self) -> tuple[Holder, ...] | None:
-        """Who holds the lock; and notes the time from which on things may be this platform's."""
-        held = self._held()
+    def _make_readable(self, report: Report, *, dry: bool) -> bool:
+        """Removes what keeps the engine from reading the state; returns whether it can be read now."""
+        files = half_written(self.engine.backend(), self.engine.folder, self.project, self.stack)
+        if not files:
+            return True
+        left = locked(report.lock, self.told)
+        step = steps.Remove(files)
+        planned = Plan(() if left else (step,), (), left)
+        report.take(planned)
+        if left or dry or not self.agree(planned):
+            report.dry = True
+            return False
+        self.say(words(step))
+        for file in files:
+            try:
+                file.unlink(missing_ok=True)
+            except OSError as error:
+                raise EngineError(f"{file} cannot be removed: {error.strerror}") from None
+        report.readable.append(Done(words(step)))
+        return True
+
+    def _begin(self, held: tuple[Holder, ...] | None) -> None:
+        """Notes the time from which on things may be this platform's."""
         checkpoint = read(self.engine.export())
         since = min((each.since for each in held or () if each.since), default=None) or checkpoint.first_made
         self.told = replace(self.told, since=since)
-        return held
 
     def _held(self) -> tuple[Holder, ...] | None:
         if self.unlocked:
