@@ -65,6 +65,11 @@ def resources(stack: str) -> list[str]:
     return [f"{each.type}::{each.name}" for each in requests if each.custom and each.type.startswith((GOOGLE, CLUSTER))]
 
 
+def kept(stack: str) -> set[str]:
+    """Names in Google Cloud of what `destroy` leaves there: people's data."""
+    return {request.object["name"] for request in graph(stack).requests.values() if request.retainOnDelete}
+
+
 def chain(stack: str, chance: random.Random) -> list[str]:
     """Resources of which each needs the one before it: a longest such chain, from what needs the APIs on. What a fault
     at one of them ends has not come to the next ones yet, whatever else the engine has done meanwhile."""

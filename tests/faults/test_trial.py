@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.faults.engine import Run
-from tests.faults.kinds import CREATE
-from tests.faults.points import Point
+from tests.faults.kinds import CREATE, DELETE
+from tests.faults.points import Point, kept
 from tests.faults.results import AGAIN, ITSELF, LOST, NO_REQUEST, NOT_FIRED, RECOVER
 from tests.faults.trial import Pass
 
@@ -110,3 +110,14 @@ def test_a_kill_where_nothing_changes_does_not_keep_the_next_one_waiting(monkeyp
     engine = Played((same, ()), (killed, (ROUTER,)), (done(ROUTER), ()), CLEAN)
     faults = ((NETWORK, "program killed"), (ROUTER, "engine killed"))
     assert outcomes(engine, *faults, monkeypatch=monkeypatch) == {NETWORK: NOT_FIRED, ROUTER: RECOVER}
+
+
+@pytest.mark.parametrize(("further", "left"), [({}, ""), ({"compute.networks": ["n"]}, "compute.networks n")])
+def test_buckets_of_teams_are_to_be_there_after_a_destroy(further: dict[str, list[str]], left: str) -> None:
+    """The campaign once took them for something that was forgotten."""
+    engine: Any = Played(resources=())
+    engine.stack, engine.session = "team", engine
+    engine.inventory = lambda: {"storage.buckets": sorted(kept("team")), **further}
+    assert len(kept("team")) == 2
+    wrong = Pass(engine, DELETE, NAMES, lambda _: None)._what_is_wrong()
+    assert wrong == (f"left after destroy: {[left]}" if left else "")

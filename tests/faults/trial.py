@@ -20,7 +20,7 @@ import httpx
 from sandbox.kubernetes.api import ApiError
 from tests.faults.engine import Engine, Run, resource_of
 from tests.faults.kinds import CLUSTER, DELETE, RELEASE
-from tests.faults.points import Point
+from tests.faults.points import Point, kept
 from tests.faults.results import AGAIN, ITSELF, LOST, NO_REQUEST, NOT_FIRED, RECOVER, REPLACE, Result
 
 COMMANDS = 60
@@ -253,7 +253,7 @@ class Pass:
         if self.inside:
             return f"left after destroy: {left}" if (left := self._inside() or self._left_in_cluster()) else ""
         if self.phase == DELETE:
-            left = self.engine.resources() or self.engine.project.session.inventory()
+            left = self.engine.resources() or self._left_in_google()
             return f"left after destroy: {left}" if left else ""
         missing = sorted(set(self.order) - self.engine.resources())
         if missing:
@@ -264,6 +264,12 @@ class Pass:
             return f"in ERROR: {wrong}"
         preview = self.engine.run("preview", "--expect-no-changes", "--diff")
         return "" if preview.ok else f"a second preview finds changes: {preview.said}"
+
+    def _left_in_google(self) -> list[str]:
+        """What Google still has, without what `destroy` is to leave."""
+        keeps = kept(self.engine.stack)
+        inventory = self.engine.project.session.inventory()
+        return [f"{kind} {name}" for kind, names in inventory.items() for name in names if name not in keeps]
 
     def _in_error(self) -> str:
         session = self.engine.project.session
