@@ -46,14 +46,23 @@ class ClusterAccess:
         """The same access, for what must wait for `resources` as well."""
         return replace(self, after=(*self.after, *resources))
 
+    def within(self, namespace: pulumi.Resource) -> "ClusterAccess":
+        """The same access, for what must wait for a namespace, which waits for `after` itself."""
+        return replace(self, after=(namespace,))
+
     def options(
         self,
         parent: pulumi.Resource,
         *,
         depends_on: Sequence[pulumi.Resource] = (),
+        outside: Sequence[pulumi.Resource] = (),
         custom_timeouts: pulumi.CustomTimeouts | None = None,
     ) -> pulumi.ResourceOptions:
-        """Options of a resource inside the cluster.
+        """Options of a resource inside the cluster. It waits for `depends_on`, which is inside too, and for `outside`.
+
+        What is inside waits for `after`, so that who waits for it need not name `after` again. The engine follows every
+        path of dependencies when a deletion fails (upstream: `pkg/resource/graph`, `markAsDependency`), which takes
+        minutes where each object names all that its dependencies name.
 
         A cluster that replaces another one is empty, although the state lists objects in it. So a new `generation`
         replaces everything inside. `replace_with` the cluster would do so too, but then the engine deletes in no
@@ -65,7 +74,7 @@ class ClusterAccess:
         return pulumi.ResourceOptions(
             parent=parent,
             provider=self.provider,
-            depends_on=[*self.after, *depends_on],
+            depends_on=[*(depends_on or self.after), *outside],
             deleted_with=self.identity,
             replacement_trigger=self.generation,
             delete_before_replace=True,

@@ -43,7 +43,7 @@ class ComputeClasses(pulumi.ComponentResource):
                 kind="ComputeClass",
                 metadata=k8s.meta.v1.ObjectMetaArgs(name=compute_class.name),
                 spec=spec,
-                opts=access.options(self, depends_on=_policies(compute_class, policies)),
+                opts=access.options(self, outside=_policies(compute_class, policies)),
             )
         self.register_outputs({"names": [compute_class.name for compute_class in platform.compute_classes]})
 

@@ -19,7 +19,11 @@ PATIENCE = pulumi.CustomTimeouts(delete="1m")
 
 @dataclass(frozen=True)
 class KueueObjects:
-    """Kueue objects of a component. `name`: prefix of their logical names. `gate`: retries while Kueue starts."""
+    """Kueue objects of a component.
+
+    `name`: prefix of their logical names. `after`: what they wait for, directly or through others. `gate`: retries
+    while Kueue starts.
+    """
 
     name: str
     parent: pulumi.Resource
@@ -41,7 +45,7 @@ class KueueObjects:
     ) -> pulumi.CustomResource:
         """A Kueue object. It uses the generic class, because some kinds have fields outside `spec`.
 
-        `former`: its logical name in older stacks.
+        `depends_on`: what waits for `after` itself. `former`: its logical name in older stacks.
         """
         metadata = {"name": name, "namespace": namespace, "annotations": annotations}
         where = f"{NAMESPACE_MARK}{namespace}" if namespace else ""
@@ -56,7 +60,7 @@ class KueueObjects:
                 **(top_level or {}),
             },
             pulumi.ResourceOptions.merge(
-                self.access.options(self.parent, depends_on=[*self.after, *depends_on], custom_timeouts=PATIENCE),
+                self.access.options(self.parent, depends_on=depends_on or self.after, custom_timeouts=PATIENCE),
                 pulumi.ResourceOptions(
                     hooks=self.gate,
                     version=importlib.metadata.version("pulumi-kubernetes"),

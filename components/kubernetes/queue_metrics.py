@@ -45,7 +45,7 @@ class QueueMetrics(pulumi.ComponentResource):
         super().__init__(self.TYPE, name, None, opts)
         self._name, self._platform, self._federated = name, platform, audience is not None
         namespace = self._namespace(access)
-        self._access = access.behind(namespace)
+        self._access = access.within(namespace)
         account, binding = account_with_rights(
             name,
             account=NAME,

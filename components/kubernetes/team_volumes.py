@@ -48,16 +48,18 @@ class TeamVolumes(pulumi.ComponentResource):
         self._name, self._platform, self._access = name, platform, access
         volumes = [store for team in sorted(platform.teams) for store in mounted(platform, team)]
         for store in volumes:
-            volume = self._volume(store, [*namespaces[store.team], *ready.get(store.volume, ())])
+            volume = self._volume(store, namespaces[store.team], ready.get(store.volume, ()))
             self._claim(store, volume)
         self.register_outputs({"volumes": [store.volume for store in volumes]})
 
-    def _volume(self, store: MountPlan, depends_on: Sequence[pulumi.Resource]) -> k8s.core.v1.PersistentVolume:
+    def _volume(
+        self, store: MountPlan, depends_on: Sequence[pulumi.Resource], rights: Sequence[pulumi.Resource]
+    ) -> k8s.core.v1.PersistentVolume:
         return k8s.core.v1.PersistentVolume(
             f"{self._name}-{store.volume}",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=store.volume),
             spec=_spec(self._platform, store),
-            opts=self._options(store, depends_on),
+            opts=self._options(store, depends_on, rights),
         )
 
     def _claim(self, store: MountPlan, volume: k8s.core.v1.PersistentVolume) -> None:
@@ -76,12 +78,14 @@ class TeamVolumes(pulumi.ComponentResource):
             opts=self._options(store, [volume]),
         )
 
-    def _options(self, store: MountPlan, depends_on: Sequence[pulumi.Resource]) -> pulumi.ResourceOptions:
+    def _options(
+        self, store: MountPlan, depends_on: Sequence[pulumi.Resource], rights: Sequence[pulumi.Resource] = ()
+    ) -> pulumi.ResourceOptions:
         """Options of both, with what Kubernetes lets nobody change in a volume in their trigger."""
         fixed = f"{store.handle}, {store.access}"
         generation = self._access.generation
         return pulumi.ResourceOptions.merge(
-            self._access.options(self, depends_on=depends_on),
+            self._access.options(self, depends_on=depends_on, outside=rights),
             pulumi.ResourceOptions(
                 custom_timeouts=USED,
                 replacement_trigger=fixed if generation is None else pulumi.Output.concat(generation, ", ", fixed),

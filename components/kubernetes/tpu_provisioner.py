@@ -50,7 +50,7 @@ class TpuProvisioner(pulumi.ComponentResource):
             annotations={"iam.gke.io/gcp-service-account": identity.email},
             role=NAME,
             rules=_rules(),
-            access=access.behind(namespace),
+            access=access.within(namespace),
             parent=self,
         )
         leases = self._leases(name, namespace)
