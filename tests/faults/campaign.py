@@ -83,10 +83,11 @@ def life(
     costly: int,
     say: Say,
     end: float = math.inf,
+    again: Collection[Point] = (),
 ) -> Iterator[list[Result]]:
     """Creation, update and deletion of a stack, each with faults at points that are `free`; the results of each.
-    `tried`: how often each kind struck, by phase and kind. After `end` (by `time.monotonic`) nothing more strikes, and
-    no further pass begins.
+    `tried`: how often each kind struck, by phase and kind. `again`: points that come before all others. After `end` (by
+    `time.monotonic`) nothing more strikes, and no further pass begins.
 
     What is in the cluster is deleted first: with the whole stack it would end with the cluster, and no provider be
     asked to delete it.
@@ -102,7 +103,7 @@ def life(
     for phase, choice, inside in passes:
         if time.monotonic() > end:
             return
-        chosen = sample(choice, phase, counted, chance, costly, chain(stack, chance))
+        chosen = sample(choice, phase, counted, chance, costly, chain(stack, chance), again)
         say(f"{stack} {phase}: {len(chosen)} faults{' in the cluster' if inside else ''}")
         edit = edit or (str(seed) if phase == UPDATE else "")
         engine = Engine(found, stack, edit)
@@ -118,6 +119,11 @@ def untried(stack: str, results: Collection[Result]) -> list[Point]:
     """The points of a stack at which no fault has struck yet, or where the last one was lost."""
     done = {point for point, each in latest(results).items() if each.outcome in SETTLED}
     return [point for point in points(stack, resources(stack)) if point not in done]
+
+
+def lost(stack: str, results: Collection[Result]) -> list[Point]:
+    """The points of a stack that have been lost, and nothing since."""
+    return [point for point, each in latest(results).items() if point.stack == stack and each.outcome == LOST]
 
 
 def strikes(stack: str, results: Collection[Result]) -> Counter[tuple[str, str]]:
@@ -137,7 +143,9 @@ def campaign(stacks: Sequence[str], minutes: float, seed: int, costly: int, say:
                 continue
             start = time.monotonic()
             with project(stack) as found:
-                for results in life(found, stack, free, strikes(stack, known), seed, costly, say, end):
+                for results in life(
+                    found, stack, free, strikes(stack, known), seed, costly, say, end, lost(stack, known)
+                ):
                     add(results, file)
                     counts = Counter(each.outcome for each in results)
                     say(f"{stack} {results[0].phase if results else ''}: {dict(counts)}")

@@ -111,10 +111,12 @@ def sample(
     chance: random.Random,
     costly: int,
     chain: Sequence[str] = (),
+    again: Collection[Point] = (),
 ) -> list[Point]:
-    """At most one point of a phase for each resource, those first whose kind struck least in that phase. `tried`: how
-    often, by phase and kind. Of the costly kinds no more than `costly`, each once, and only at resources of the
-    `chain`, if there is one. Beyond the kinds that never struck only a few are taken that fail a command."""
+    """At most one point of a phase for each resource: those of `again` first, then those whose kind struck least in
+    that phase. `tried`: how often, by phase and kind. Of the costly kinds no more than `costly`, each once, and only at
+    resources of the `chain`, if there is one. Beyond the kinds that never struck only a few are taken that fail a
+    command."""
     here = [point for point in free if point.phase == phase]
     chance.shuffle(here)
     counted, chosen = Counter(tried), dict[str, Point]()
@@ -131,6 +133,9 @@ def sample(
         places = Counter(point.fault for point in choice)
         return sorted(places, key=lambda each: (counted[phase, each], places[each]))
 
+    for point in here:
+        if point in again:
+            take([point])
     dear = [point for point in here if point.is_costly and (not chain or point.resource in chain)]
     for fault in rarest(dear)[:costly]:
         take([point for point in dear if point.fault == fault])

@@ -79,3 +79,10 @@ def test_a_sample_takes_first_what_struck_least() -> None:
     for name in names:
         tried = {(CREATE, each): 5 for each in names - {name}}
         assert [each.fault for each in sample(every, CREATE, tried, random.Random(1), 0)] == [name]
+
+
+def test_a_sample_takes_what_was_lost_before_all_others() -> None:
+    """A lost point of a costly kind was struck again only where the chain happened to pass."""
+    every = [point for point in points("dev", FOUND["dev"]) if point.phase == CREATE]
+    for point in every:
+        assert point in sample(every, CREATE, {}, random.Random(1), 0, ("none",), [point])
