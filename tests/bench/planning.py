@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.bench.runs import Run, fastest
+from tests.bench.runs import Run, fastest, reported
 
 SIZES = (10, 100, 1000)
 REPEATS = 3
@@ -48,6 +48,38 @@ monitor = record(program, preview=True)
 report(time.perf_counter() - start, sum(request.custom for request in monitor.requests.values()))
 """
 
+# Shares of a profiled run. What the interpreter has built in counts for who calls it.
+PROFILE = """
+import cProfile, json, pstats, sys
+from collections import Counter
+from tests.bench.platforms import config
+from tests.program import PROGRAM as PARTS
+from tests.graph.recording import ROOT, record_main
+PLACES = {
+    "the SDK: types": ("/pulumi/_types.py", "/typing.py"),
+    "the SDK: what is sent and what comes back": ("/pulumi/runtime/rpc.py", "/google/protobuf/"),
+    "the SDK: all else": ("/pulumi/",),
+    "asyncio": ("/asyncio/",),
+    "the provider SDKs": ("/pulumi_gcp/", "/pulumi_kubernetes/"),
+    "the program": tuple(f"{ROOT}/{part}/" for part in PARTS),
+}
+def place(file):
+    found = (name for name, parts in PLACES.items() if any(part in file for part in parts))
+    return next(found, "the standard library and others")
+settings = config(int(sys.argv[1]))
+record_main(config(1), preview=True)  # imports
+profile = cProfile.Profile()
+profile.runcall(record_main, settings, preview=True)
+shares = Counter()
+for (file, *_), (*_, seconds, _, callers) in pstats.Stats(profile).stats.items():
+    if file == "~":
+        for (caller, *_), (*_, part, _) in callers.items():
+            shares[place(caller)] += part
+    else:
+        shares[place(file)] += seconds
+print(json.dumps({name: part / shares.total() for name, part in shares.most_common()}))
+"""
+
 
 def section(show: Callable[[str], None]) -> list[str]:
     """The table by size, and what the program adds to the SDK."""
@@ -77,6 +109,12 @@ def section(show: Callable[[str], None]) -> list[str]:
         *rows,
         "",
         verdict,
+        "",
+        f"Where the time of a run at {SIZES[-1]:,} slices goes (cProfile):",
+        "",
+        "| where | share |",
+        "|---|---|",
+        *(f"| {name} | {share:.0%} |" for name, share in reported(PROFILE, SIZES[-1]).items()),
     ]
 
 

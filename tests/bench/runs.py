@@ -41,20 +41,22 @@ class Run:
 
 def fastest(code: str, size: int, repeats: int) -> Run:
     """The fastest of several runs of code that calls `report`, each in a process of its own."""
-    runs = []
-    for _ in range(repeats):
-        done = subprocess.run(
-            [sys.executable, "-c", REPORT + code, str(size)],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            sys.exit(f"a measured program failed:\n{done.stderr}")
-        runs.append(Run(*json.loads(done.stdout)))
-    return min(runs)
+    return min(Run(*reported(REPORT + code, size)) for _ in range(repeats))
+
+
+def reported(code: str, size: int) -> Any:
+    """What code prints as JSON, in a process of its own; it gets `size` as its argument."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(size)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        sys.exit(f"a measured program failed:\n{done.stderr}")
+    return json.loads(done.stdout)
 
 
 def preview(session: Session, stack: str) -> tuple[Run, str]:
