@@ -1,13 +1,14 @@
 """What commands have in common: options, exit codes, and the platform in a stack file, read when a command runs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plan.platform import Platform
-from platform_config.reading import stack_name
 from tools.generated import ROOT
+
+if TYPE_CHECKING:
+    from plan.platform import Platform
 
 PROBLEMS, USAGE_ERROR = 1, 2
 """Exit codes: something is wrong with what the command looked at; the command itself was called wrongly."""
@@ -30,10 +31,12 @@ def stack_file(stack: str | None, file: Path | None) -> Path:
 
 def _stacks() -> list[str]:
     """Names of the stacks that have a file here."""
+    from platform_config.reading import stack_name
+
     return sorted(map(stack_name, ROOT.glob("Pulumi.*.yaml")))
 
 
-def platform_of(path: Path, as_json: bool) -> Platform:
+def platform_of(path: Path, as_json: bool) -> "Platform":
     """The platform in a stack file; if it has errors, prints all of them and ends the command."""
     from platform_config.errors import ConfigErrors
     from rules.load import load_stack_file

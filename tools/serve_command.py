@@ -1,15 +1,10 @@
 """`python -m tools workload serve`: print a model server that fits the platform."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plan.kueue_configuration import OF_SERVERS
-from plan.platform import Platform
-from plan.workloads.job import Manifest
-from tools import workload_manifests
 from tools.command_line import File, Stack, stack_file
-from tools.workload_manifests import Request, Serving
 from tools.workload_options import (
     AFTER_DASHES,
     AsJson,
@@ -22,6 +17,10 @@ from tools.workload_options import (
     WithCommand,
     print_manifests,
 )
+
+if TYPE_CHECKING:
+    from plan.platform import Platform
+    from plan.workloads.job import Manifest
 
 
 class WithFlags(WithCommand):
@@ -71,12 +70,15 @@ def serve(
 
     Exit code 1: the server does not fit the platform, or the configuration has errors. 2: wrong usage.
     """
+    from tools import workload_manifests
+    from tools.workload_manifests import Request, Serving
+
     request = Request(slices, replicas, queue, namespace, name, priority, image, ())
     serving = Serving(
         model, context.meta[AFTER_DASHES], weights, token, several_hosts, gateway, certificate, max_replicas
     )
 
-    def server(platform: Platform) -> list[Manifest]:
+    def server(platform: "Platform") -> "list[Manifest]":
         made = workload_manifests.serve(platform, request, serving)
         if queue and "kueue" in platform.provided:
             typer.echo(_of_another_kueue(queue), err=True)
@@ -87,6 +89,8 @@ def serve(
 
 def _of_another_kueue(queue: str) -> str:
     """What nobody but the owner of the cluster's Kueue can see to."""
+    from plan.kueue_configuration import OF_SERVERS
+
     settings = " and ".join(OF_SERVERS)
     return (
         f"warning: the cluster has a Kueue of its own. It holds the server back for {queue} only if its"

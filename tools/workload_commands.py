@@ -5,11 +5,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from plan.workloads.job import KEEP_SECONDS, RESTARTS
-from tools import workload_manifests
+from plan.workloads.defaults import KEEP_SECONDS, RESTARTS
 from tools.command_line import File, Stack, stack_file
 from tools.serve_command import WithFlags, serve
-from tools.workload_manifests import Request, Running
 from tools.workload_options import (
     AFTER_DASHES,
     AsJson,
@@ -77,6 +75,9 @@ def train(
 
     Exit code 1: the job does not fit the platform, or the configuration has errors. 2: wrong usage.
     """
+    from tools import workload_manifests
+    from tools.workload_manifests import Request, Running
+
     request = Request(slices, count, queue, namespace, name, priority, image, context.meta[AFTER_DASHES])
     running = Running(arguments or (), variables or (), restarts, ttl)
     print_manifests(

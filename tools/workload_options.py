@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from plan.platform import Platform
-from plan.workloads.job import Manifest, WorkloadError
-from tools import workload_manifests
 from tools.command_line import PROBLEMS, platform_of
+
+if TYPE_CHECKING:
+    from plan.platform import Platform
+    from plan.workloads.job import Manifest
 
 AFTER_DASHES = "what is after the two dashes"
 
@@ -64,8 +65,11 @@ def split(args: list[str]) -> tuple[list[str], tuple[str, ...]]:
     return args[:at], tuple(args[at + 1 :])
 
 
-def print_manifests(path: Path, as_json: bool, manifests: Callable[[Platform], list[Manifest]]) -> None:
+def print_manifests(path: Path, as_json: bool, manifests: "Callable[[Platform], list[Manifest]]") -> None:
     """Print the manifests for the stack file's platform. Ends the command with 1 where they do not fit it."""
+    from plan.workloads.job import WorkloadError
+    from tools import workload_manifests
+
     platform = platform_of(path, as_json)
     try:
         made = manifests(platform)

@@ -11,6 +11,7 @@ from plan.platform import Platform
 from plan.provisioning import TPU_PROVISIONER
 from plan.slices import SlicePlan
 from plan.tpu_provisioner import JOBSET_NAME_LIMIT, own_pools
+from plan.workloads.defaults import KEEP_SECONDS, RESTARTS
 
 JOB = "slice"
 """Name of a JobSet's replicated job: each of its Jobs runs on one slice."""
@@ -20,10 +21,6 @@ JAX_IMAGE = (
     "us-docker.pkg.dev/cloud-tpu-images/jax-ai-image/tpu"
     "@sha256:d3dbf1a00bf1c5b61bbd1d7456cca3ec090fd3200536a4b61a8fbd3de8ef23f3"
 )
-
-RESTARTS = 3
-KEEP_SECONDS = 3600
-"""How often a job restarts after failures, and how long it is kept after its end, unless a person says otherwise."""
 
 DNS_LABEL = "[a-z]([-a-z0-9]*[a-z0-9])?"
 

@@ -22,9 +22,11 @@ from tests.graph.test_multikueue import EXPORTED, STACK_REFERENCE
 from tests.graph.test_own_template import sound
 from tests.platforms import PROJECT, errors
 
-CASES = [
-    pytest.param(row, backend, effect, id=f"{backend}: {row.id}") for row in ROWS for backend, effect in row.backends
-]
+# Neighbours begin with the same platform, so that each process of the tests makes few of them.
+CASES = sorted(
+    (pytest.param(row, backend, effect, id=f"{backend}: {row.id}") for row in ROWS for backend, effect in row.backends),
+    key=lambda case: json.dumps(case.values[0].platforms(case.values[1])[0], sort_keys=True),
+)
 
 
 @pytest.fixture(autouse=True)
