@@ -31,7 +31,10 @@ SETTLE = (
     "the same command again; if helm says `another operation (install/upgrade/rollback) is in progress`:"
     " `python -m tools recover -s STACK` before it"
 )
-ADOPT = "the same command again; if it says `already exists`: `python -m tools recover -s STACK --lost-state` before it"
+ADOPT = (
+    "the same command again; if it says `already exists`: `python -m tools recover -s STACK --lost-state` before it; if"
+    " it says `fingerprint`: `python -m tools recover -s STACK`"
+)
 REPLACE = (
     "the same command again; for a cluster or pool `pulumi up --replace URN`, since GKE keeps it in ERROR and never"
     " repairs it"

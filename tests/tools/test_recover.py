@@ -786,6 +786,7 @@ class Scripted(runner.Engine):
         self.row = json.loads((CHECKPOINTS / "killed-cluster.json").read_text())
         self.calls: list[str] = []
         self.fails = fails
+        self.failed = False
 
     def _call(self, name: str) -> None:
         self.calls.append(name)
@@ -794,6 +795,9 @@ class Scripted(runner.Engine):
 
     def backend(self) -> str:
         return "s3://state"
+
+    def last_failed(self) -> bool:
+        return self.failed
 
     def export(self) -> Any:
         return self.row
@@ -859,6 +863,22 @@ def test_it_waits_adopts_and_says_what_up_will_do(monkeypatch: pytest.MonkeyPatc
     assert report.up
     assert report.up.counts["create"] == 1
     assert [each.action for each in report.items.values()] == ["adopt"]
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_an_update_that_failed_is_followed_by_a_refresh(failed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fault campaign killed a plugin while Google set labels: `up` named the old fingerprint for ever."""
+    engine = Scripted()
+    engine.failed, engine.row["deployment"]["pending_operations"] = failed, []
+    recovering = recovery(engine, Looks(present(CLUSTER_ID)), monkeypatch, holder_is_gone=False, ours=frozenset())
+    assert recovering.run(dry=False).recovered
+    assert engine.calls == (["refresh False", "preview"] if failed else ["preview"])
+
+
+@pytest.mark.parametrize(("history", "failed"), [("[]", False), ('[{"result": "failed"}]', True)])
+def test_the_newest_update_says_whether_it_failed(history: str, failed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner.Engine, "_run", lambda *_: history)
+    assert runner.Engine(Path(), "dev").last_failed() is failed
 
 
 def test_a_dry_run_runs_nothing_and_neither_does_a_person_who_refuses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,11 @@ class Engine:
     def export(self) -> Any:
         return self._json("stack", "export", "--stack", self._stack)
 
+    def last_failed(self) -> bool:
+        """Whether the newest update, refresh or import of the stack ended with an error."""
+        newest = self._json("stack", "history", "--stack", self._stack, "--json", "--page-size", "1")
+        return any(each.get("result") == "failed" for each in newest)
+
     def preview(self) -> Any:
         return self._json("preview", "--stack", self._stack, "--json")
 

@@ -158,7 +158,7 @@ def plan(
     interrupted: bool,
 ) -> Plan:
     """The plan of one round. `wanted`: resources that may exist without being in the state; `holders`: of the lock,
-    None where nobody can say; `interrupted`: whether an update did not end, so that the state may be behind."""
+    None where nobody can say; `interrupted`: whether an update failed or did not end, and the state may be behind."""
     if left := locked(holders, told):
         return Plan((), (), left)
     sorted_ = _Sorted()

@@ -73,7 +73,7 @@ class Recovery:
     agree: Callable[[Plan], bool]
     say: Callable[[str], None]
     interrupted: bool = False
-    """An update did not end, and the state was not brought up to date since."""
+    """An update did not end, or failed, and the state was not brought up to date since."""
     unlocked: bool = False
     noted: dict[str, Resource] = field(default_factory=dict)
     """What was imported, as the engine had noted it, by URN."""
@@ -167,6 +167,9 @@ class Recovery:
             check_names(self.told, wanted, checkpoint)
             # An earlier recovery wrote what took another one's place, and was stopped before its refresh.
             self.interrupted |= any(each.unread and not is_engine_only(each) for each in checkpoint.resources.values())
+            # A request whose answer got lost is no longer pending after an error. Google may have done what it asked,
+            # and refuses the next one that names the fingerprint of before.
+            self.interrupted |= self.engine.last_failed()
         rows = {each.urn: each for each in (*creates, *(op.resource for op in checkpoint.pending))}
         others = {**rows, **checkpoint.resources}
         asked = (*wanted, *others_of(checkpoint))
