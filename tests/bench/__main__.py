@@ -1,4 +1,4 @@
-"""`make bench`: what the program costs, in five parts; each writes its own section of docs/performance.md.
+"""`make bench`: what the program and its tests cost, in parts; each writes its own section of docs/performance.md.
 
 `python -m tests.bench scale makespan` runs some of them and leaves the other sections as they are.
 """
@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from tests.bench import bare, limits, makespan, monitored, planning, scale
+from tests.bench import bare, limits, loop, makespan, monitored, planning, scale
 from tests.sandbox.conftest import ROOT
 
 PAGE = ROOT / "docs" / "performance.md"
@@ -38,6 +38,7 @@ class Part(StrEnum):
     MAKESPAN = "makespan"
     SCALE = "scale"
     MONITORING = "monitoring"
+    LOOP = "loop"
 
 
 TITLES = {
@@ -46,6 +47,7 @@ TITLES = {
     Part.MAKESPAN: "How long an update takes",
     Part.SCALE: "Large platforms",
     Part.MONITORING: "What monitoring adds",
+    Part.LOOP: "The loop while you edit",
 }
 LIMITS = "What breaks first on real Google"
 
@@ -63,6 +65,8 @@ def run(part: Part, scratch: Path, show: Show) -> Found:
             return scale.section(scratch, show)
         case Part.MONITORING:
             return monitored.section(scratch, show)
+        case Part.LOOP:
+            return loop.section(show), ""
 
 
 def standing() -> dict[str, str]:
