@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 from tests.faults.edit import edited_property
 from tests.faults.kinds import (
@@ -54,9 +55,9 @@ class Point:
 
 
 @cache
-def graph(stack: str) -> GraphMonitor:
-    """What the program registers for a stack of the checkout."""
-    return record_stack(ROOT / f"Pulumi.{stack}.yaml")
+def graph(stack: str, folder: Path = ROOT) -> GraphMonitor:
+    """What the program registers for a stack of the checkout, or of a project in `folder`."""
+    return record_stack(folder / f"Pulumi.{stack}.yaml")
 
 
 def resources(stack: str) -> list[str]:
@@ -65,9 +66,10 @@ def resources(stack: str) -> list[str]:
     return [f"{each.type}::{each.name}" for each in requests if each.custom and each.type.startswith((GOOGLE, CLUSTER))]
 
 
-def kept(stack: str) -> set[str]:
+def kept(stack: str, folder: Path = ROOT) -> set[str]:
     """Names in Google Cloud of what `destroy` leaves there: people's data."""
-    return {request.object["name"] for request in graph(stack).requests.values() if request.retainOnDelete}
+    requests = graph(stack, folder).requests.values()
+    return {request.object["name"] for request in requests if request.retainOnDelete}
 
 
 def chain(stack: str, chance: random.Random) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from tests.faults.kinds import CREATE, DELETE
 from tests.faults.points import Point, kept
 from tests.faults.results import AGAIN, ITSELF, LOST, NO_REQUEST, NOT_FIRED, RECOVER
 from tests.faults.trial import Pass
+from tests.graph.recording import ROOT
 
 NETWORK, ROUTER, ROLE = "gcp:compute/network:Network::n", "gcp:compute/router:Router::r", "gcp:projects/role:Role::o"
 NAMES = (NETWORK, ROUTER, ROLE)
@@ -113,10 +116,13 @@ def test_a_kill_where_nothing_changes_does_not_keep_the_next_one_waiting(monkeyp
 
 
 @pytest.mark.parametrize(("further", "left"), [({}, ""), ({"compute.networks": ["n"]}, "compute.networks n")])
-def test_buckets_of_teams_are_to_be_there_after_a_destroy(further: dict[str, list[str]], left: str) -> None:
-    """The campaign once took them for something that was forgotten."""
+def test_buckets_of_teams_are_to_be_there_after_a_destroy(
+    tmp_path: Path, further: dict[str, list[str]], left: str
+) -> None:
+    """The campaign once took them for something that was forgotten, and once looked for the stack in the checkout."""
     engine: Any = Played(resources=())
-    engine.stack, engine.session = "team", engine
+    shutil.copy(ROOT / "Pulumi.team.yaml", tmp_path / "Pulumi.ours.yaml")
+    engine.stack, engine.session, engine.folder = "ours", engine, tmp_path
     engine.inventory = lambda: {"storage.buckets": sorted(kept("team")), **further}
     assert len(kept("team")) == 2
     wrong = Pass(engine, DELETE, NAMES, lambda _: None)._what_is_wrong()

@@ -267,7 +267,7 @@ class Pass:
 
     def _left_in_google(self) -> list[str]:
         """What Google still has, without what `destroy` is to leave."""
-        keeps = kept(self.engine.stack)
+        keeps = kept(self.engine.stack, self.engine.project.folder)
         inventory = self.engine.project.session.inventory()
         return [f"{kind} {name}" for kind, names in inventory.items() for name in names if name not in keeps]
 
