@@ -40,14 +40,14 @@ _ROWS = (
     kubernetes("kube-controller-manager", seconds=55),
     kubernetes("kube-scheduler", seconds=6),
     # A module of its own: its dependencies would change the others' go.sum, and with it what has been built.
-    kubernetes("kubectl", seconds=40, module="kubectl"),
+    kubernetes("kubectl", seconds=30, module="kubectl"),
     Binary("kwok", "kubernetes", "sigs.k8s.io/kwok/cmd/kwok", seconds=17),
     Binary("jobset", "kubernetes", "sigs.k8s.io/jobset", seconds=9),
     Binary(
         "kueue",
         "kueue",
         "sigs.k8s.io/kueue/cmd/kueue",
-        seconds=228,
+        seconds=95,
         ldflags=f"-s -w -X sigs.k8s.io/kueue/pkg/version.GitVersion=v{KUEUE_VERSION}",
     ),
     # Kueue's module pins it, and nearly all packages are those of Kueue, which is built before.
@@ -55,19 +55,19 @@ _ROWS = (
         "lws",
         "kueue",
         "sigs.k8s.io/lws/cmd",
-        seconds=40,
+        seconds=15,
         ldflags=f"-s -w -X sigs.k8s.io/lws/pkg/version.GitVersion=v{LWS_VERSION}",
     ),
     Binary(
         "helm",
         "helm",
         "helm.sh/helm/v3/cmd/helm",
-        seconds=130,
+        seconds=15,
         ldflags=f"-s -w -X helm.sh/helm/v3/internal/version.version=v{HELM_VERSION}",
     ),
 )
 BINARIES = {row.name: row for row in _ROWS}
 # It judges what the boot scripts write, in their tests. It takes versions from its own down to one minor below.
-KUBEADM = kubernetes("kubeadm", seconds=25, module="kubeadm")
+KUBEADM = kubernetes("kubeadm", seconds=10, module="kubeadm")
 # The boot scripts ask containerd with it. A release of cri-tools is for Kubernetes of its minor version.
-CRICTL = Binary("crictl", "crictl", "sigs.k8s.io/cri-tools/cmd/crictl", seconds=25)
+CRICTL = Binary("crictl", "crictl", "sigs.k8s.io/cri-tools/cmd/crictl", seconds=5)
